@@ -1,0 +1,77 @@
+# Two commands need nothing before them but Python 3.11 and make:
+#   make leaderboard   play the embedded worlds, print the table, write the report
+#   make test          install everything the tests need and run them all
+# Each works in a virtual environment of its own under .venvs/.
+
+PYTHON ?= python3
+RUNS ?= runs/leaderboard
+VENVS := .venvs
+PIP := -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+SOURCES := pyproject.toml constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help leaderboard test check lint typecheck docs benchmark parity-lucene scale clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
+
+leaderboard: $(VENVS)/play/ready ## play the smoke suite with the random and the oracle agent
+	@$(VENVS)/play/bin/agentgym-suite evaluate --suite smoke --agent oracle,random --out $(RUNS)
+
+test: check ## lint, type-check and test everything
+	@$(VENVS)/test/bin/python -m pytest --numprocesses=2 --dist=worksteal $(PYTEST_ARGS)
+
+check: lint typecheck ## lint and type-check
+
+lint: $(VENVS)/test/ready ## ruff, check and format
+	@$(VENVS)/test/bin/ruff check .
+	@$(VENVS)/test/bin/ruff format --check --quiet .
+
+typecheck: $(VENVS)/test/ready ## mypy strict, on the wheel as it would be installed
+	@rm -rf $(VENVS)/wheel && mkdir -p $(VENVS)/wheel
+	@$(VENVS)/test/bin/python -m build --wheel --no-isolation --outdir $(VENVS)/wheel . > $(VENVS)/wheel/build.log 2>&1 \
+		|| (cat $(VENVS)/wheel/build.log; exit 1)
+	@$(VENVS)/test/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
+		--target $(VENVS)/wheel/site $(VENVS)/wheel/*.whl
+	@cd $(VENVS)/wheel/site && ../../test/bin/mypy --config-file ../../../pyproject.toml -p agentgym_suite
+
+docs: $(VENVS)/test/ready ## write the generated pages of docs/ anew
+	@$(VENVS)/test/bin/python docs/generate.py
+
+benchmark: $(VENVS)/test/ready ## WebShop: steps per CPU second while replaying the recordings
+	@$(VENVS)/test/bin/python benchmarks/webshop.py
+
+scale: $(VENVS)/test/ready ## WebShop at 1.18 million products: build, start, memory, search
+	@$(VENVS)/test/bin/python benchmarks/webshop_scale.py
+
+parity-lucene: $(VENVS)/lucene/ready ## the ranking against live Lucene, 200 queries at 1,000 and 100,000 products
+	@$(VENVS)/lucene/bin/python benchmarks/parity_lucene.py
+
+clean: ## remove the virtual environments and build leftovers
+	@rm -rf $(VENVS) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# --- environments -------------------------------------------------------------------
+
+define new_venv
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| (echo "Python 3.11 or newer is needed; run: make $(MAKECMDGOALS) PYTHON=python3.11"; exit 1)
+	@rm -rf $(1) && $(PYTHON) -m venv $(1)
+	@echo "installing into $(1) ..."
+endef
+
+$(VENVS)/play/ready: $(SOURCES)
+	$(call new_venv,$(VENVS)/play)
+	@$(VENVS)/play/bin/python $(PIP) -e .
+	@touch $@
+
+$(VENVS)/test/ready: $(SOURCES)
+	$(call new_venv,$(VENVS)/test)
+	@$(VENVS)/test/bin/python $(PIP) "setuptools>=77" wheel
+	@$(VENVS)/test/bin/python $(PIP) -e '.[dev]'
+	@touch $@
+
+$(VENVS)/lucene/ready: $(SOURCES)
+	$(call new_venv,$(VENVS)/lucene)
+	@$(VENVS)/lucene/bin/python $(PIP) torch
+	@$(VENVS)/lucene/bin/python $(PIP) -e '.[lucene]'
+	@touch $@

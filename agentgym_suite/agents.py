@@ -1,0 +1,89 @@
+"""Agents that need no model: random, the environments' own policies, and replay."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from agentgym_suite.env import Policy
+from agentgym_suite.episodes import AgentFactory, Reply, Turn
+from agentgym_suite.errors import RunError, UsageError
+
+
+class RandomAgent:
+    """Uniform over the admissible actions, with a generator of its own."""
+
+    def __init__(self, env: gym.Env[str, str], seed: int) -> None:
+        self._env: Any = env.unwrapped
+        self._rng = np.random.Generator(np.random.PCG64(seed))
+
+    def act(self, turn: Turn) -> Reply:
+        """One random action."""
+        return Reply(self._env.random_action(self._rng))
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class PolicyAgent:
+    """Plays a policy of the environment, such as its oracle."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+
+    def act(self, turn: Turn) -> Reply:
+        """The policy's next action."""
+        return Reply(self._policy(turn.observation, turn.info))
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class ReplayAgent:
+    """Gives the recorded actions of its task, one a turn.
+
+    Args:
+        recordings: task id -> actions.
+    """
+
+    def __init__(self, recordings: Mapping[str, Sequence[str]]) -> None:
+        self._recordings = recordings
+
+    def act(self, turn: Turn) -> Reply:
+        """The recorded action of this step.
+
+        Raises:
+            RunError: if the task was not recorded, or goes on after its recording's end.
+        """
+        actions = self._recordings.get(turn.task.id, ())
+        if turn.step_index >= len(actions):
+            raise RunError(
+                f"the recording of task {turn.task.id} has {len(actions)} actions; "
+                "replay it with the data and versions it was recorded with"
+            )
+        return Reply(actions[turn.step_index])
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+AGENTS: Mapping[str, AgentFactory] = {
+    "random": RandomAgent,
+    "oracle": lambda env, seed: PolicyAgent(env.unwrapped.policy("oracle")),  # type: ignore[attr-defined]
+    "scripted": lambda env, seed: PolicyAgent(env.unwrapped.policy("scripted")),  # type: ignore[attr-defined]
+}
+
+
+def agent_factory(name: str) -> AgentFactory:
+    """The factory of a named agent.
+
+    Raises:
+        UsageError: naming the agents there are.
+    """
+    try:
+        return AGENTS[name]
+    except KeyError:
+        raise UsageError(f"agent {name!r} does not exist; use {', '.join(AGENTS)}") from None

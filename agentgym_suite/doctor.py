@@ -1,0 +1,157 @@
+"""``agentgym-suite doctor``: what is installed, what is missing, and the command that mends it."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from agentgym_suite.data import data_home, free_bytes
+from agentgym_suite.registry import ENVIRONMENTS
+from agentgym_suite.versions import suite_version
+
+_MIN_JAVA = 21
+_LOW_DISK = 2 << 30
+#: extra -> the importable module whose presence stands for it
+EXTRA_MODULES: Mapping[str, tuple[str, ...]] = {
+    "lucene": ("pyserini",),
+    "webshop-build": ("spacy",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the report; ``mend`` is the command or sentence that helps, "" if all is well."""
+
+    subject: str
+    state: str
+    required: bool
+    mend: str = ""
+
+
+def examine() -> list[Finding]:
+    """Look at Python, packages, data home, extras, Java and browser; changes nothing."""
+    checks: tuple[Callable[[], list[Finding]], ...] = (
+        _python,
+        _core_packages,
+        _data_home,
+        _environments,
+        _extras,
+        _java,
+        _browser,
+    )
+    return [finding for check in checks for finding in check()]
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the ``doctor`` command."""
+    parser = commands.add_parser("doctor", help="what is installed, missing, and how to mend it")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.set_defaults(run=_run)
+
+
+def _run(args: argparse.Namespace) -> int:
+    findings = examine()
+    console = Console()
+    if args.json:
+        console.print_json(json.dumps([asdict(finding) for finding in findings]))
+    else:
+        table = Table(title=f"agentgym-suite {suite_version()}")
+        for name in ("", "what", "state", "to mend"):
+            table.add_column(name, overflow="fold")
+        for finding in findings:
+            sign = "ok" if not finding.mend else "MISSING" if finding.required else "optional"
+            table.add_row(sign, finding.subject, finding.state, finding.mend)
+        console.print(table)
+    return 2 if any(finding.required and finding.mend for finding in findings) else 0
+
+
+def _python() -> list[Finding]:
+    wanted = (3, 11)
+    mend = "" if sys.version_info >= wanted else "install Python 3.11 or newer"
+    return [Finding("Python", sys.version.split()[0], True, mend)]
+
+
+def _core_packages() -> list[Finding]:
+    findings = []
+    for requirement in requires("agentgym-suite") or ():
+        if "extra ==" in requirement:
+            continue
+        name = requirement.split(";")[0].split(">")[0].split("=")[0].split("[")[0].strip()
+        try:
+            findings.append(Finding(name, version(name), True))
+        except PackageNotFoundError:
+            findings.append(Finding(name, "absent", True, f"pip install '{requirement}'"))
+    return findings
+
+
+def _data_home() -> list[Finding]:
+    home = data_home()
+    nearest = next(folder for folder in (home, *home.parents) if folder.exists())
+    free = free_bytes(nearest)
+    writable = os.access(nearest, os.W_OK)
+    mend = "" if writable else "set AGENTGYM_SUITE_HOME to a folder you can write"
+    if writable and free < _LOW_DISK:
+        mend = "free some space, or set AGENTGYM_SUITE_HOME to another disk"
+    return [Finding("data home", f"{home} ({free / 2**30:.1f} GiB free)", True, mend)]
+
+
+def _environments() -> list[Finding]:
+    findings = []
+    for environment in ENVIRONMENTS:
+        missing = [extra for extra in environment.extras if not _has_extra(extra)]
+        mend = f"pip install 'agentgym-suite[{','.join(missing)}]'" if missing else ""
+        findings.append(Finding(environment.id, "absent" if missing else "plays", True, mend))
+    return findings
+
+
+def _extras() -> list[Finding]:
+    return [
+        Finding(
+            f"extra {extra}",
+            "installed" if _has_extra(extra) else "not installed",
+            False,
+            "" if _has_extra(extra) else f"pip install 'agentgym-suite[{extra}]'",
+        )
+        for extra in EXTRA_MODULES
+    ]
+
+
+def _has_extra(extra: str) -> bool:
+    return all(importlib.util.find_spec(module) is not None for module in EXTRA_MODULES[extra])
+
+
+def _java() -> list[Finding]:
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if not java or not Path(java).exists():
+        mend = "pip install 'agentgym-suite[lucene]', or set JAVA_HOME to a JDK of 21 or newer"
+        return [Finding("Java (search='lucene' only)", "none found", False, mend)]
+    with tempfile.TemporaryDirectory() as folder:
+        answer = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, cwd=folder, timeout=30, check=False
+        )
+    first_line = next(iter((answer.stderr or answer.stdout).splitlines()), "")
+    release = first_line.partition('"')[2].partition('"')[0]
+    major = release.split(".")[0]
+    old = not major.isdigit() or int(major) < _MIN_JAVA
+    mend = f"set JAVA_HOME to a JDK of {_MIN_JAVA} or newer" if old else ""
+    return [Finding("Java (search='lucene' only)", release or "unknown", False, mend)]
+
+
+def _browser() -> list[Finding]:
+    found = shutil.which("chromium") or shutil.which("google-chrome")
+    mend = "" if found else "install chromium to run the browser tests"
+    return [Finding("browser (tests only)", found or "none found", False, mend)]

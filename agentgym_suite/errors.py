@@ -1,0 +1,122 @@
+"""Every exception of the suite, in one tree.
+
+A bad reply of a model is data and never raises; an exception means that the caller
+or the infrastructure did something the suite cannot play through. Each message is one
+sentence: what, the value, what to do.
+
+    AgentGymSuiteError
+     +- UsageError (also ValueError)     a wrong argument, option or configuration
+     |   +- UnknownTask                  no such task id in the task set
+     |   +- UnknownSplit                 no such split in the task set
+     |   +- MissingExtra (also ImportError)  an optional dependency is not installed
+     +- DataError                        files that are absent, damaged or foreign
+     |   +- DataMissing                  a file or store is not there
+     |   +- DataDamaged                  contents differ from their manifest or format
+     |   +- DataVersion                  written by another version of the suite
+     |   +- DiskFull                     no space left while writing
+     |   +- DownloadError                an address did not deliver the file
+     +- EnvError                         a broken environment, with the task id
+     |   +- EpisodeNotRunning (also gymnasium.error.ResetNeeded)
+     |   +- RemoteEnvError               the environment server reported a failure
+     |       +- SessionLost              the server does not know the session
+     |       +- SessionExpired           the lease ran out
+     |       +- StepTimeout              the step took longer than the server allows
+     |       +- ServerUnreachable        no usable answer within the retries
+     +- RetrievalError                   a retrieval index cannot be used
+     +- RunError                         an evaluation run directory cannot be used
+"""
+
+from __future__ import annotations
+
+from gymnasium.error import ResetNeeded
+
+
+class AgentGymSuiteError(Exception):
+    """Base class of every exception the suite raises on purpose."""
+
+
+class UsageError(AgentGymSuiteError, ValueError):
+    """A wrong argument, option or configuration."""
+
+
+class UnknownTask(UsageError):
+    """No such task id in the task set."""
+
+
+class UnknownSplit(UsageError):
+    """No such split in the task set."""
+
+
+class MissingExtra(UsageError, ImportError):
+    """An optional dependency is not installed; the message carries the install line."""
+
+    def __init__(self, extra: str, purpose: str) -> None:
+        super().__init__(
+            f"{purpose} needs the optional dependencies of '{extra}': "
+            f"pip install 'agentgym-suite[{extra}]'"
+        )
+        self.extra = extra
+        self.purpose = purpose
+
+    def __reduce__(self) -> tuple[type[MissingExtra], tuple[str, str]]:
+        return type(self), (self.extra, self.purpose)
+
+
+class DataError(AgentGymSuiteError):
+    """Files that are absent, damaged or foreign."""
+
+
+class DataMissing(DataError):
+    """A file or store is not there."""
+
+
+class DataDamaged(DataError):
+    """Contents differ from their manifest or from their format."""
+
+
+class DataVersion(DataError):
+    """Written by another version of the suite."""
+
+
+class DiskFull(DataError):
+    """No space left while writing; what was finished is kept."""
+
+
+class DownloadError(DataError):
+    """An address did not deliver the file."""
+
+
+class EnvError(AgentGymSuiteError):
+    """A broken environment."""
+
+
+class EpisodeNotRunning(EnvError, ResetNeeded):
+    """A step before reset or after the end of the episode."""
+
+
+class RemoteEnvError(EnvError):
+    """The environment server reported a failure."""
+
+
+class SessionLost(RemoteEnvError):
+    """The server does not know the session (restarted, or never made)."""
+
+
+class SessionExpired(RemoteEnvError):
+    """The lease of the session ran out."""
+
+
+class StepTimeout(RemoteEnvError):
+    """The step took longer than the server allows; the session is broken."""
+
+
+class ServerUnreachable(RemoteEnvError):
+    """No usable answer within the retries."""
+
+
+class RetrievalError(AgentGymSuiteError):
+    """A retrieval index cannot be used."""
+
+
+class RunError(AgentGymSuiteError):
+    """An evaluation run directory cannot be used."""

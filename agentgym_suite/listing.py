@@ -1,0 +1,67 @@
+"""``agentgym-suite list``: the environments, and what their worlds hold."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+import gymnasium as gym
+from rich.console import Console
+from rich.table import Table
+
+from agentgym_suite.errors import AgentGymSuiteError
+from agentgym_suite.registry import ENVIRONMENTS
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the ``list`` command."""
+    parser = commands.add_parser("list", help="the environments and their embedded worlds")
+    parser.add_argument(
+        "--tasks", action="store_true", help="open each embedded world and count its tasks"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.set_defaults(run=_run)
+
+
+def _run(args: argparse.Namespace) -> int:
+    rows = [_row(environment.id, args.tasks) for environment in ENVIRONMENTS]
+    console = Console()
+    if args.json:
+        console.print_json(json.dumps(rows))
+        return 0
+    table = Table(title="Environments")
+    for name in ("id", "horizon", "what an agent does"):
+        table.add_column(name)
+    if args.tasks:
+        table.add_column("tasks by split")
+    for row in rows:
+        cells = [row["id"], str(row["horizon"]), row["summary"]]
+        if args.tasks:
+            cells.append(row.get("problem") or _splits_text(row["splits"]))
+        table.add_row(*cells)
+    console.print(table)
+    console.print('Make one: import gymnasium as gym, agentgym_suite; gym.make("WebShop-v0")')
+    return 0
+
+
+def _row(env_id: str, count_tasks: bool) -> dict[str, Any]:
+    environment = next(row for row in ENVIRONMENTS if row.id == env_id)
+    row: dict[str, Any] = {
+        "id": env_id,
+        "horizon": environment.max_episode_steps,
+        "summary": environment.summary,
+    }
+    if count_tasks:
+        try:
+            env = gym.make(env_id)
+            tasks = env.unwrapped.tasks  # type: ignore[attr-defined]
+            row["splits"] = {name: len(members) for name, members in tasks.splits.items()}
+            env.close()
+        except AgentGymSuiteError as error:
+            row["problem"] = str(error)
+    return row
+
+
+def _splits_text(splits: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in splits.items())

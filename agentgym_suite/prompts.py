@@ -1,0 +1,276 @@
+"""Observation and history turned into the messages of one step, by named templates.
+
+Pure functions: no tokenizer, model or network. A policy is evaluated with the template it was
+trained with, so the template's name and version stand in an episode's provenance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from agentgym_suite.errors import UsageError
+
+Truncation = Literal["drop_oldest_observation", "cut_observation", "error"]
+_SEARCH_R1 = (
+    "Answer the given question. You must conduct reasoning inside <think> and </think> first "
+    "every time you get new information. After reasoning, if you find you lack some knowledge, "
+    "you can call a search engine by <search> query </search> and it will return the top searched "
+    "results between <information> and </information>. You can search as many times as your want. "
+    "If you find no further external knowledge needed, you can directly provide the answer inside "
+    "<answer> and </answer>, without detailed illustrations. For example, <answer> Beijing "
+    "</answer>. Question: {question}\n"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One chat message."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str
+
+    def as_dict(self) -> dict[str, str]:
+        """The form chat endpoints take."""
+        return {"role": self.role, "content": self.content}
+
+
+@dataclass(frozen=True, slots=True)
+class PastStep:
+    """One earlier step as prompts see it."""
+
+    observation: str
+    action: str
+
+
+@dataclass(frozen=True, slots=True)
+class PromptInput:
+    """Everything a template may show.
+
+    Attributes:
+        goal: the task in words; "" where the observation already says it.
+        observation: what the environment says now.
+        history: earlier steps, oldest first.
+        admissible: the legal actions; empty when open-ended.
+        feedback: why the last action was refused; "" if it was not.
+        calls: one line per legal call, for templates that explain the grammar.
+    """
+
+    goal: str
+    observation: str
+    history: tuple[PastStep, ...] = ()
+    admissible: tuple[str, ...] = ()
+    feedback: str = ""
+    calls: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedPrompt:
+    """The messages of one step, and what the budget took away."""
+
+    messages: tuple[Message, ...]
+    dropped_steps: int = 0
+    cut_characters: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PromptTemplate:
+    """A named way to write a step's prompt.
+
+    Attributes:
+        name: its name in the registry.
+        version: raised with any change of wording.
+        reply_format: the reply format it asks for (a name of ``replies.REPLY_FORMATS``).
+        history_length: how many earlier steps it shows; None means all.
+        write: from the input to the messages.
+    """
+
+    name: str
+    version: int
+    reply_format: str
+    history_length: int | None
+    write: Callable[[PromptInput], list[Message]]
+
+
+@dataclass(frozen=True, slots=True)
+class StepPrompt:
+    """A template with its history window and token budget.
+
+    Args:
+        template: a name of ``PROMPT_TEMPLATES``.
+        history_length: overrides the template's window (None keeps it, -1 means all steps).
+        token_budget: most tokens of all messages together; None means no bound.
+        counter: counts tokens of a text; characters / 4 when not given.
+        truncation: what gives way when the budget is exceeded.
+    """
+
+    template: str = "compact"
+    history_length: int | None = None
+    token_budget: int | None = None
+    counter: Callable[[str], int] | None = None
+    truncation: Truncation = "drop_oldest_observation"
+
+    def render(self, prompt: PromptInput) -> RenderedPrompt:
+        """The messages of one step.
+
+        Raises:
+            UsageError: on an unknown template, or when the prompt cannot fit the budget.
+        """
+        template = prompt_template(self.template)
+        window = template.history_length if self.history_length is None else self.history_length
+        history = prompt.history
+        if window is not None and window >= 0:
+            history = history[max(0, len(history) - window) :]
+        shown = _with(prompt, history=history)
+        messages = template.write(shown)
+        if self.token_budget is None or self._size(messages) <= self.token_budget:
+            return RenderedPrompt(tuple(messages))
+        return self._fit(template, shown)
+
+    def _size(self, messages: Sequence[Message]) -> int:
+        count = self.counter or _quarter_of_characters
+        return sum(count(message.content) for message in messages)
+
+    def _fit(self, template: PromptTemplate, prompt: PromptInput) -> RenderedPrompt:
+        budget = self.token_budget or 0
+        if self.truncation == "drop_oldest_observation":
+            for dropped in range(1, len(prompt.history) + 1):
+                messages = template.write(_with(prompt, history=prompt.history[dropped:]))
+                if self._size(messages) <= budget:
+                    return RenderedPrompt(tuple(messages), dropped_steps=dropped)
+        if self.truncation in ("cut_observation", "drop_oldest_observation"):
+            history = () if self.truncation == "drop_oldest_observation" else prompt.history
+            return self._cut(template, _with(prompt, history=history), len(prompt.history))
+        raise UsageError(
+            f"the prompt exceeds its budget of {budget} tokens; raise the budget or choose a "
+            "truncation other than 'error'"
+        )
+
+    def _cut(self, template: PromptTemplate, prompt: PromptInput, steps: int) -> RenderedPrompt:
+        """The longest beginning of the observation that fits, found by bisection."""
+        budget = self.token_budget or 0
+        low, high = 0, len(prompt.observation)
+        while low < high:
+            keep = (low + high + 1) // 2
+            messages = template.write(_with(prompt, observation=prompt.observation[:keep] + " …"))
+            low, high = (keep, high) if self._size(messages) <= budget else (low, keep - 1)
+        messages = template.write(_with(prompt, observation=prompt.observation[:low] + " …"))
+        if self._size(messages) > budget:
+            raise UsageError(
+                f"the prompt exceeds its budget of {budget} tokens even without an observation; "
+                "raise the budget"
+            )
+        dropped = steps - len(prompt.history)
+        return RenderedPrompt(tuple(messages), dropped, len(prompt.observation) - low)
+
+
+def prompt_template(name: str) -> PromptTemplate:
+    """The template of that name.
+
+    Raises:
+        UsageError: naming the templates there are.
+    """
+    try:
+        return PROMPT_TEMPLATES[name]
+    except KeyError:
+        raise UsageError(
+            f"prompt template {name!r} does not exist; use {', '.join(PROMPT_TEMPLATES)}"
+        ) from None
+
+
+def _with(
+    prompt: PromptInput,
+    *,
+    history: tuple[PastStep, ...] | None = None,
+    observation: str | None = None,
+) -> PromptInput:
+    return PromptInput(
+        prompt.goal,
+        prompt.observation if observation is None else observation,
+        prompt.history if history is None else history,
+        prompt.admissible,
+        prompt.feedback,
+        prompt.calls,
+    )
+
+
+def _quarter_of_characters(text: str) -> int:
+    return (len(text) + 3) // 4
+
+
+def _section(title: str, body: str) -> str:
+    return f"{title}\n{body}" if body else ""
+
+
+def _joined(*parts: str) -> str:
+    return "\n\n".join(part for part in parts if part)
+
+
+def _capo(prompt: PromptInput) -> list[Message]:
+    system = _joined(
+        "You act in an interactive environment by calling its tools.",
+        _section("Tools:", "\n".join(f"- {call}" for call in prompt.calls)),
+        "Answer with a short reasoning and then one call:\n"
+        '<tool_call>\n{"name": "…", "arguments": {…}}\n</tool_call>',
+    )
+    actions = "\n".join(f"{i}. {past.action}" for i, past in enumerate(prompt.history, 1))
+    user = _joined(
+        _section("Task:", prompt.goal),
+        _section("Actions so far:", actions or "None"),
+        _section("Observation:", prompt.observation),
+        _section("Feedback:", prompt.feedback),
+    )
+    return [Message("system", system), Message("user", user)]
+
+
+def _verl_agent(prompt: PromptInput) -> list[Message]:
+    past = "\n".join(
+        f"[Observation: '{step.observation}', Action: '{step.action}']" for step in prompt.history
+    )
+    user = _joined(
+        _section("Your task:", prompt.goal),
+        _section("Your latest steps:", past),
+        _section("Current observation:", f"'{prompt.observation}'"),
+        _section("Admissible actions:", "\n".join(f"'{a}'" for a in prompt.admissible)),
+        _section("Feedback:", prompt.feedback),
+        "Think step by step inside <think> </think>, then give exactly one admissible action "
+        "inside <action> </action>.",
+    )
+    return [Message("user", user)]
+
+
+def _search_r1(prompt: PromptInput) -> list[Message]:
+    question = prompt.goal or prompt.observation
+    if not question.strip():
+        raise UsageError("the search_r1 prompt got an empty question; check the task's data")
+    question = question.strip()
+    question = question if question.endswith("?") else question + "?"
+    past = "".join(
+        f"{step.action}\n\n<information>{step.observation.strip()}</information>\n\n"
+        for step in prompt.history
+    )
+    return [Message("user", _SEARCH_R1.format(question=question) + past)]
+
+
+def _compact(prompt: PromptInput) -> list[Message]:
+    actions = " | ".join(past.action for past in prompt.history)
+    lines = [
+        f"goal: {prompt.goal}" if prompt.goal else "",
+        f"now: {prompt.observation}",
+        f"did: {actions}" if actions else "",
+        f"can: {' | '.join(prompt.admissible)}" if prompt.admissible else "",
+        f"note: {prompt.feedback}" if prompt.feedback else "",
+    ]
+    return [Message("user", "\n".join(line for line in lines if line))]
+
+
+PROMPT_TEMPLATES: Mapping[str, PromptTemplate] = {
+    template.name: template
+    for template in (
+        PromptTemplate("capo", 1, "hermes", None, _capo),
+        PromptTemplate("verl_agent", 1, "verl_agent", 2, _verl_agent),
+        PromptTemplate("search_r1", 1, "search_r1", None, _search_r1),
+        PromptTemplate("compact", 1, "raw", 2, _compact),
+    )
+}

@@ -1,0 +1,171 @@
+"""``run_episodes``: many episodes at once, bounded, with timeouts and failures kept as data.
+
+Each episode runs ``episodes.run_episode`` in a thread of its own, so that a step that hangs can
+be given up with its environment while the others go on. Threads are daemons: a lost one never
+keeps the process alive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import cast
+
+import gymnasium as gym
+
+from agentgym_suite.episodes import (
+    AgentFactory,
+    Episode,
+    EpisodeRecorder,
+    EpisodeRequest,
+    Failure,
+    PlaySettings,
+    Reply,
+    classify,
+    run_episode,
+)
+from agentgym_suite.errors import UsageError
+
+MakeEnv = Callable[[], gym.Env[str, str]]
+
+
+async def run_episodes(
+    make_env: MakeEnv,
+    make_agent: AgentFactory,
+    requests: Iterable[EpisodeRequest],
+    *,
+    settings: PlaySettings | None = None,
+    concurrency: int = 16,
+    timeout_s: float | None = None,
+    max_failures: int | None = None,
+) -> AsyncIterator[Episode]:
+    """Play every request and yield the episodes in order of completion.
+
+    Args:
+        make_env: makes one environment; idle ones are used again, hung ones never.
+        make_agent: makes the agent of one episode.
+        requests: what to play; read lazily, at most ``concurrency`` ahead.
+        settings: how to play.
+        concurrency: most episodes in flight.
+        timeout_s: wall-clock bound of one episode; past it the episode is a failure.
+        max_failures: stop starting episodes after so many failures; None never stops.
+
+    Raises:
+        UsageError: on a wrong argument, also one that an environment reports (unknown task).
+    """
+    if concurrency < 1:
+        raise UsageError(f"concurrency is {concurrency}; give at least 1")
+    pool = _EnvPool(make_env)
+    waiting = iter(requests)
+    running: set[asyncio.Task[Episode]] = set()
+    failures = 0
+    try:
+        while True:
+            stopped = max_failures is not None and failures >= max_failures
+            while not stopped and len(running) < concurrency:
+                request = next(waiting, None)
+                if request is None:
+                    break
+                play = _play(pool, make_agent, request, settings or PlaySettings(), timeout_s)
+                running.add(asyncio.create_task(play))
+            if not running:
+                return
+            done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                episode = task.result()
+                failures += episode.failure is not None
+                yield episode
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        pool.close()
+
+
+class _EnvPool:
+    """Idle environments; one is lent to one episode at a time."""
+
+    def __init__(self, make_env: MakeEnv) -> None:
+        self._make_env = make_env
+        self._idle: list[gym.Env[str, str]] = []
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def take(self) -> gym.Env[str, str]:
+        with self._lock:
+            if self._idle:
+                return self._idle.pop()
+        return self._make_env()
+
+    def give_back(self, env: gym.Env[str, str]) -> None:
+        with self._lock:
+            if not self._closed:
+                self._idle.append(env)
+                return
+        env.close()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for env in idle:
+            env.close()
+
+
+async def _play(
+    pool: _EnvPool,
+    make_agent: AgentFactory,
+    request: EpisodeRequest,
+    settings: PlaySettings,
+    timeout_s: float | None,
+) -> Episode:
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Episode] = loop.create_future()
+    recorder = EpisodeRecorder(request)
+
+    def settle(episode: Episode | None, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(cast(Episode, episode))
+
+    def wait(answer: Awaitable[Reply]) -> Reply:
+        async def resolve() -> Reply:
+            return await answer
+
+        return asyncio.run_coroutine_threadsafe(resolve(), loop).result()
+
+    def work() -> None:
+        episode: Episode | None = None
+        error: BaseException | None = None
+        try:
+            env = pool.take()
+        except UsageError as refused:
+            error = refused
+        except Exception as broken:  # an environment that cannot be made is data, too
+            episode = recorder.finish(failure=classify(broken, "env"))
+        else:
+            try:
+                episode = run_episode(
+                    env, make_agent, request, settings, recorder=recorder, wait=wait
+                )
+            except BaseException as raised:
+                error = raised
+            if episode is not None and episode.failure is None and not future.done():
+                pool.give_back(env)
+            else:  # a broken or given-up environment is never used again
+                env.close()
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(settle, episode, error)
+
+    threading.Thread(target=work, name=f"episode {request.task_id}", daemon=True).start()
+    try:
+        return await asyncio.wait_for(future, timeout_s)
+    except TimeoutError:
+        message = f"the episode took longer than {timeout_s} s in its {recorder.phase} call"
+        if recorder.phase == "agent":
+            return recorder.finish(failure=Failure("timeout_model", "infra", message))
+        return recorder.finish(failure=Failure("env_timeout", "env", message))

@@ -1,0 +1,1 @@
+"""The evaluation harness: suites, records, statistics and reports."""

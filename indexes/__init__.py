@@ -1,0 +1,1 @@
+"""Retrieval indexes: they rank documents and know no environment."""

@@ -1,0 +1,1 @@
+"""Servers over HTTP: environment sessions, and the shop as a web site."""

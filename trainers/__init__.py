@@ -1,0 +1,1 @@
+"""Trainers: algorithms as pure functions, and the loops that use them."""
