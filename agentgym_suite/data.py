@@ -1,0 +1,349 @@
+"""The one data home, and the one rule by which anything is written into it.
+
+Where things are:
+
+    <home>/<environment>/<name>/      a finished data set, store, index or generated world
+    <home>/<environment>/<name>.lock  held by the process that is building it
+    <home>/<environment>/<name>.partial/   what an unfinished or killed build has done so far
+    <home>/downloads/<name>/          files as their publishers deliver them
+
+`<home>` is `AGENTGYM_SUITE_HOME`, else the platform's folder for user data.
+
+A finished folder holds a `manifest.json`, written last, that names its kind, its format
+version, the inputs that its contents are a function of, and the size and SHA-256 of every
+file. `publish` is the only writer: one at a time for a folder, in a `.partial` folder
+beside it, moved into place whole. A folder with a manifest is therefore complete, and is
+never changed afterwards; a build that was killed goes on where it stopped as long as its
+inputs are the same, and starts clean when they are not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from agentgym_suite.errors import DataDamaged, DataError, DataMissing, DataVersion
+from agentgym_suite.files import (
+    TEMPORARY_PREFIX,
+    FileEntry,
+    Json,
+    Progress,
+    canonical_json,
+    digest_files,
+    explain_full_disk,
+    free_bytes,
+    make_folder,
+    only_writer,
+    sha256_file,
+    sync_folder,
+    write_atomic,
+    write_json_atomic,
+)
+from agentgym_suite.versions import suite_version
+
+__all__ = [
+    "MANIFEST_NAME",
+    "Contents",
+    "FileEntry",
+    "Json",
+    "Manifest",
+    "Progress",
+    "canonical_json",
+    "data_folder",
+    "data_home",
+    "download_folder",
+    "explain_full_disk",
+    "free_bytes",
+    "load_manifest",
+    "publish",
+    "read_manifest",
+    "sha256_file",
+    "verify_folder",
+    "write_atomic",
+    "write_json_atomic",
+]
+
+MANIFEST_NAME = "manifest.json"
+_INPUTS_NAME = "inputs.json"
+
+
+def data_home() -> Path:
+    """The folder under which everything is kept; read from the environment at every call.
+
+    `AGENTGYM_SUITE_HOME` when set and not empty, else the user's data folder as
+    platformdirs gives it. The folder is not created here.
+    """
+    chosen = os.environ.get("AGENTGYM_SUITE_HOME")
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    return platformdirs.user_data_path("agentgym-suite")
+
+
+def data_folder(environment: str, name: str) -> Path:
+    """Where the data set, store or world `name` of an environment's folder lives."""
+    return data_home() / environment / name
+
+
+def download_folder(name: str) -> Path:
+    """Where the files of the data set `name` lie as their publisher delivers them."""
+    return data_home() / "downloads" / name
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a writer says about the folder it filled.
+
+    Attributes:
+        counts: how many of each thing the folder holds, such as `{"products": 1000}`.
+        notes: reports and labels worth keeping; not part of the digest.
+    """
+
+    counts: Mapping[str, int]
+    notes: Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a finished folder is.
+
+    Attributes:
+        kind: what is stored, such as `webshop-store`.
+        version: the format version of that kind.
+        inputs: everything the contents are a function of: source digests, options.
+        counts: how many of each thing the folder holds.
+        notes: reports and labels; not part of the digest.
+        files: every file by its path inside the folder, `/` between parts.
+        suite_version: the version of agentgym_suite that wrote it.
+    """
+
+    kind: str
+    version: int
+    inputs: Mapping[str, Json]
+    counts: Mapping[str, int]
+    notes: Mapping[str, Json]
+    files: Mapping[str, FileEntry]
+    suite_version: str
+
+    @property
+    def digest(self) -> str:
+        """`sha256:<hex>` over kind, version and the digests of the files."""
+        files = {name: entry.sha256 for name, entry in self.files.items()}
+        text = canonical_json({"kind": self.kind, "version": self.version, "files": files})
+        return "sha256:" + hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def read_manifest(
+    folder: Path | str, *, kind: str, version: int, mend: str | None = None
+) -> Manifest:
+    """Read and check the manifest of a finished folder; cheap, no file is read through.
+
+    Args:
+        folder: the finished folder.
+        kind: what the caller expects there.
+        version: the format version that the caller can read.
+        mend: the command that makes such a folder, named in the errors.
+
+    Raises:
+        DataMissing: nothing finished is there, or something of another kind.
+        DataVersion: the folder has another format version.
+        DataDamaged: the manifest cannot be read, or a file is absent or has another size.
+    """
+    folder = Path(folder)
+    mend = mend or "see `agentgym-suite data list` for the command that makes it"
+    manifest = load_manifest(folder, f"no {kind} at {folder}: {mend}")
+    if manifest.kind != kind:
+        raise DataMissing(f"{folder} holds a {manifest.kind}, not a {kind}: {mend}")
+    if manifest.version != version:
+        raise DataVersion(
+            f"{folder} has format version {manifest.version} of {kind}, this version of the "
+            f"suite reads {version}: remove that folder and make it again ({mend})"
+        )
+    _check_sizes(folder, manifest)
+    return manifest
+
+
+def load_manifest(folder: Path | str, missing: str | None = None) -> Manifest:
+    """Parse the manifest of a finished folder of any kind, without a look at its files.
+
+    Args:
+        folder: the finished folder.
+        missing: the sentence of the error when there is no manifest.
+
+    Raises:
+        DataMissing: nothing finished is there.
+        DataDamaged: the manifest cannot be read.
+    """
+    path = Path(folder) / MANIFEST_NAME
+    try:
+        raw = json.loads(path.read_bytes())
+        return Manifest(
+            kind=str(raw["kind"]),
+            version=int(raw["version"]),
+            inputs=dict(raw["inputs"]),
+            counts=dict(raw["counts"]),
+            notes=dict(raw["notes"]),
+            files={name: FileEntry(**entry) for name, entry in raw["files"].items()},
+            suite_version=str(raw["suite_version"]),
+        )
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise DataMissing(
+            missing or f"{folder} has no {MANIFEST_NAME}: nothing finished is there"
+        ) from error
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise DataDamaged(
+            f"{path} is not a manifest of this suite ({error!r}): remove {folder} and make it again"
+        ) from error
+
+
+def verify_folder(folder: Path | str, progress: Progress | None = None) -> Manifest:
+    """Recompute the digest of every file of a finished folder.
+
+    Raises:
+        DataMissing: nothing finished is there.
+        DataDamaged: a file is absent or its contents differ from the manifest.
+    """
+    folder = Path(folder)
+    manifest = load_manifest(folder)
+    _check_sizes(folder, manifest)
+    for name, found in digest_files(folder, sorted(manifest.files), "verify", progress).items():
+        if found != manifest.files[name]:
+            raise DataDamaged(
+                f"{folder / name} has SHA-256 {found.sha256}, its manifest says "
+                f"{manifest.files[name].sha256}: remove {folder} and make it again"
+            )
+    return manifest
+
+
+def publish(
+    folder: Path | str,
+    *,
+    kind: str,
+    version: int,
+    inputs: Mapping[str, Json],
+    write: Callable[[Path], Contents],
+    progress: Progress | None = None,
+    on_wait: Callable[[str], None] | None = None,
+) -> Manifest:
+    """Fill a folder by `write`, or return it untouched when it is there already.
+
+    Args:
+        folder: where the finished folder shall be.
+        kind: what is stored there.
+        version: the format version of that kind.
+        inputs: everything the contents are a function of; equal inputs, equal folder.
+        write: fills the working folder it is given and says what is in it. Parts that a
+            killed run left there are offered again, only when the inputs are equal;
+            `write` decides which of them are finished.
+        progress: called while the finished files are digested.
+        on_wait: called once with a sentence when another process is building the folder.
+
+    Raises:
+        DataError: another folder is in that place already, or it cannot be written.
+        DiskFull: no space was left; what was finished is kept.
+    """
+    folder = Path(folder).absolute()
+    plan = {"kind": kind, "version": version, "inputs": inputs}
+    # Before the lock, so that a finished folder can be used from a read-only disk.
+    present = _finished(folder, plan)
+    if present is not None:
+        return present
+    partial = folder.with_name(folder.name + ".partial")
+    with explain_full_disk(folder):
+        make_folder(folder.parent)
+        with only_writer(folder, on_wait):
+            present = _finished(folder, plan)
+            if present is not None:
+                return present
+            if not _is_sealed(partial, plan):
+                _open_partial(partial, plan)
+                contents = write(partial)
+                _seal(partial, plan, contents, progress)
+            (partial / _INPUTS_NAME).unlink(missing_ok=True)
+            if folder.is_dir():
+                folder.rmdir()
+            os.replace(partial, folder)
+            sync_folder(folder.parent)
+    return load_manifest(folder)
+
+
+def _check_sizes(folder: Path, manifest: Manifest) -> None:
+    for name, entry in manifest.files.items():
+        path = folder / name
+        found = path.stat().st_size if path.is_file() else None
+        if found != entry.size:
+            state = "is absent" if found is None else f"has {found} bytes, not {entry.size}"
+            raise DataDamaged(f"{path} {state}: remove {folder} and make it again")
+
+
+def _finished(folder: Path, plan: Mapping[str, Any]) -> Manifest | None:
+    """The manifest of a folder built by the same plan; None when there is room for one."""
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return None
+    if not (folder / MANIFEST_NAME).is_file():
+        raise DataError(
+            f"{folder} exists and was not made by this suite: choose another place or move it away"
+        )
+    manifest = load_manifest(folder)
+    found = {"kind": manifest.kind, "version": manifest.version, "inputs": manifest.inputs}
+    for part, wanted in plan.items():
+        if canonical_json(found[part]) != canonical_json(wanted):
+            raise DataError(
+                f"{folder} already holds a {manifest.kind} with {part} "
+                f"{canonical_json(found[part])}, not {canonical_json(wanted)}: choose another "
+                "place or remove that folder"
+            )
+    _check_sizes(folder, manifest)
+    return manifest
+
+
+def _is_sealed(partial: Path, plan: Mapping[str, Any]) -> bool:
+    """Whether a build was killed after its last file and before its move into place."""
+    try:
+        return _finished(partial, plan) is not None
+    except DataError:
+        return False
+
+
+def _open_partial(partial: Path, plan: Mapping[str, Any]) -> None:
+    """Make the working folder, with what an earlier run of the same plan left in it."""
+    text = canonical_json(plan)
+    try:
+        leftovers_fit = (partial / _INPUTS_NAME).read_text("utf-8") == text
+    except (OSError, UnicodeDecodeError):
+        leftovers_fit = False
+    if leftovers_fit:
+        (partial / MANIFEST_NAME).unlink(missing_ok=True)
+        for temporary in partial.rglob(TEMPORARY_PREFIX + "*"):
+            temporary.unlink()
+        return
+    if partial.is_dir():
+        shutil.rmtree(partial)
+    make_folder(partial)
+    write_atomic(partial / _INPUTS_NAME, text.encode("utf-8"))
+
+
+def _seal(
+    partial: Path, plan: Mapping[str, Any], contents: Contents, progress: Progress | None
+) -> None:
+    """Bring every file to the disk, digest it, and write the manifest last."""
+    names = []
+    for path in sorted(partial.rglob("*")):
+        if path.is_dir():
+            sync_folder(path)
+        elif path.name != _INPUTS_NAME or path.parent != partial:
+            names.append(path.relative_to(partial).as_posix())
+            with path.open("rb") as stream:
+                os.fsync(stream.fileno())
+    entries = digest_files(partial, names, "digest", progress)
+    files = {name: {"size": entry.size, "sha256": entry.sha256} for name, entry in entries.items()}
+    about: dict[str, Any] = {"counts": contents.counts, "notes": contents.notes}
+    value = {**plan, **about, "files": files, "suite_version": suite_version()}
+    write_json_atomic(partial / MANIFEST_NAME, value)

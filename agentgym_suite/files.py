@@ -1,0 +1,183 @@
+"""Writing files whole or not at all, and telling what is in them.
+
+Every file of the suite is written under a temporary name, brought to the disk and renamed,
+so that a reader never meets half a file and a killed run leaves nothing that looks finished.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from agentgym_suite.errors import DataError, DataMissing, DiskFull
+
+Json: TypeAlias = "None | bool | int | float | str | Sequence[Json] | Mapping[str, Json]"
+"""A value that JSON can hold."""
+
+Progress: TypeAlias = Callable[[str, int, "int | None"], None]
+"""Called with (phase, done, total or None) while something long is running."""
+
+TEMPORARY_PREFIX = ".tmp-"
+_BLOCK_BYTES = 1 << 20
+_DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
+_NOT_WRITABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST}
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """One file of a finished folder: its size in bytes and its SHA-256 in hex."""
+
+    size: int
+    sha256: str
+
+
+def write_atomic(path: Path | str, data: bytes) -> None:
+    """Write a file whole or not at all: temporary name, fsync, rename."""
+    path = Path(path)
+    temporary = path.with_name(TEMPORARY_PREFIX + uuid.uuid4().hex)
+    try:
+        with temporary.open("xb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
+def write_json_atomic(path: Path | str, value: Json) -> None:
+    """Write a JSON file, sorted and indented, whole or not at all."""
+    text = json.dumps(value, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)
+    write_atomic(path, (text + "\n").encode("utf-8"))
+
+
+def canonical_json(value: Any) -> str:
+    """The one text of a JSON value: sorted keys, no blanks, non-ASCII kept, no NaN.
+
+    Raises:
+        ValueError: the value holds a NaN or an infinity.
+    """
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+
+
+def sha256_file(path: Path | str, progress: Progress | None = None) -> str:
+    """The SHA-256 of a file, in hex.
+
+    Raises:
+        DataMissing: there is no such file.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise DataMissing(f"there is no file {path}: check the path")
+    name = path.name
+    return digest_files(path.parent, [name], f"digest {name}", progress)[name].sha256
+
+
+def digest_files(
+    folder: Path, names: Sequence[str], phase: str, progress: Progress | None
+) -> dict[str, FileEntry]:
+    """Size and SHA-256 of the named files of a folder, reported as bytes done of all bytes."""
+    total = sum((folder / name).stat().st_size for name in names)
+    done = 0
+    entries = {}
+    for name in names:
+        digest = hashlib.sha256()
+        size = 0
+        with (folder / name).open("rb") as stream:
+            while block := stream.read(_BLOCK_BYTES):
+                digest.update(block)
+                size += len(block)
+                done += len(block)
+                if progress is not None:
+                    progress(phase, done, total)
+        entries[name] = FileEntry(size, digest.hexdigest())
+    return entries
+
+
+@contextmanager
+def explain_full_disk(place: Path) -> Iterator[None]:
+    """Turn "no space left" (of the system or of SQLite) into one `DiskFull` sentence."""
+    try:
+        yield
+    except Exception as error:
+        code = error.errno if isinstance(error, OSError) else None
+        if code not in _DISK_FULL and getattr(error, "sqlite_errorname", "") != "SQLITE_FULL":
+            raise
+        raise DiskFull(
+            f"no space left while writing {place} ({free_bytes(place) / 1e6:.1f} MB free): make "
+            "room and run the same command again; finished parts are kept"
+        ) from error
+
+
+def free_bytes(place: Path) -> int:
+    """Free bytes on the disk that holds `place`, which need not exist yet."""
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    return shutil.disk_usage(place).free
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it.
+
+    Raises:
+        DataError: the folder cannot be made or written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        writable = os.access(folder, os.W_OK)
+    except OSError as error:
+        if error.errno not in _NOT_WRITABLE:
+            raise
+        writable = False
+    if not writable:
+        raise DataError(
+            f"{folder} cannot be written: choose another place, or set AGENTGYM_SUITE_HOME to a "
+            "folder of your own"
+        )
+
+
+@contextmanager
+def only_writer(place: Path, on_wait: Callable[[str], None] | None) -> Iterator[None]:
+    """Hold `<place>.lock`, so that one process or thread at a time writes there.
+
+    Args:
+        place: the file or folder that is going to be written.
+        on_wait: called once with a sentence when another process holds the lock.
+    """
+    # Imported here: it takes 50 ms, and a process that only reads never needs it.
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(str(place.with_name(place.name + ".lock")))
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        if on_wait is not None:
+            on_wait(f"another process is writing {place}: waiting for it to finish")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def sync_folder(folder: Path) -> None:
+    """Make names in a folder durable, where the platform can open a folder at all."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,268 @@
+"""`agentgym-suite data`: what a person types, and what is said back."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from agentgym_suite import data, data_cli
+from agentgym_suite.errors import AgentGymSuiteError, DataDamaged, DataMissing, UsageError
+
+
+def run(*words: str) -> int:
+    parser = argparse.ArgumentParser(prog="agentgym-suite")
+    data_cli.register(parser.add_subparsers(required=True))
+    args = parser.parse_args(["data", *words])
+    return int(args.run(args))
+
+
+class Importing(ModuleType):
+    """Stands in for an environment's importer: keeps the lines of the items file."""
+
+    def __init__(self) -> None:
+        super().__init__("importing_for_tests")
+        self.verified: list[Path] = []
+
+    def add_import_arguments(self, parser: argparse.ArgumentParser) -> None:
+        for option in ("items", "attributes", "human"):
+            parser.add_argument(f"--{option}", type=Path, required=option == "items")
+        parser.add_argument("--out", type=Path)
+
+    def run_import(self, args: argparse.Namespace, progress: data.Progress | None) -> Path:
+        items = args.items.read_text().split()
+
+        def write(partial: Path) -> data.Contents:
+            (partial / "items").write_text("\n".join(items))
+            return data.Contents({"products": len(items)}, {})
+
+        data.publish(
+            args.out, kind="shop", version=1, inputs={"n": 1}, write=write, progress=progress
+        )
+        return Path(args.out)
+
+    def add_generate_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--products", type=int, default=10)
+        parser.add_argument("--out", type=Path, required=True)
+
+    def run_generate(self, args: argparse.Namespace, progress: data.Progress | None) -> Path:
+        args.out.write_text("x\n" * args.products)
+        return Path(args.out)
+
+    def verify(self, path: Path, progress: data.Progress | None = None) -> None:
+        self.verified.append(path)
+        data.verify_folder(path, progress)
+
+
+@pytest.fixture
+def importing(monkeypatch: pytest.MonkeyPatch) -> Importing:
+    module = Importing()
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    row = data_cli.Importer(module.__name__, generates=True)
+    monkeypatch.setattr(data_cli, "IMPORTERS", {"toys": row})
+    return module
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data home of the test's own, and a mirror on this machine with a small set of toys."""
+    mirror = tmp_path / "mirror"
+    mirror.mkdir()
+    (mirror / "items.txt").write_text("ball doll kite")
+    (mirror / "human.txt").write_text("")
+    rows = [
+        '[toys]\nenvironment = "webshop"\ntitle = "Toys"\nlicence = "CC0 for toys"\n'
+        'note = "Mind the small parts."\ncounts = {products = 3}\n'
+    ]
+    for name in ("items", "human"):
+        address = (mirror / f"{name}.txt").as_uri()
+        rows.append(f'[toys.files."{name}.txt"]\noption = "{name}"\naddress = "{address}"\n')
+    (tmp_path / "sources.toml").write_text("".join(rows))
+    monkeypatch.setenv("AGENTGYM_SUITE_SOURCES", str(tmp_path / "sources.toml"))
+    monkeypatch.setenv("AGENTGYM_SUITE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("COLUMNS", "400")
+    return tmp_path / "home"
+
+
+Capture = pytest.CaptureFixture[str]
+
+
+def test_download_is_fetch_and_then_the_same_import(
+    importing: Importing, home: Path, capsys: Capture
+) -> None:
+    assert run("download", "toys", "--yes") == 0
+    out, err = capsys.readouterr()
+    folder = home / "webshop" / "toys"
+    assert out == f"{folder}\n"
+    assert err.index("CC0 for toys") < err.index("items.txt")
+    assert "Mind the small parts." in err
+    assert "products: 3 (published 3)" in err
+    assert (folder / "items").read_text() == "ball\ndoll\nkite"
+    assert (home / "downloads" / "toys" / "items.txt").is_file()
+    assert run("download", "toys", "--yes") == 0
+    out, err = capsys.readouterr()
+    assert out == f"{folder}\n"
+    assert "present already" in err
+
+
+def test_import_by_a_person_gives_the_same_contents(
+    importing: Importing, home: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    run("download", "toys", "--yes")
+    here = tmp_path / "elsewhere"
+    items = str(tmp_path / "mirror" / "items.txt")
+    assert run("import", "toys", "--items", items, "--out", str(here)) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == str(here)
+    one, two = (data.load_manifest(path) for path in (here, home / "webshop" / "toys"))
+    assert one.digest == two.digest
+
+
+def test_nothing_comes_without_consent(
+    importing: Importing, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    with pytest.raises(UsageError, match="add --yes"):
+        run("download", "toys")
+    for answer, comes in (("n\n", False), ("\n", False), ("y\n", True)):
+        terminal = io.StringIO(answer)
+        monkeypatch.setattr(terminal, "isatty", lambda: True, raising=False)
+        monkeypatch.setattr("sys.stdin", terminal)
+        if comes:
+            assert run("download", "toys") == 0
+        else:
+            with pytest.raises(UsageError, match="was not downloaded"):
+                run("download", "toys")
+        assert (home / "downloads").exists() == comes
+    assert "CC0 for toys" in capsys.readouterr().err
+
+
+def test_download_without_an_importer_keeps_the_files(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setattr(data_cli, "IMPORTERS", {})
+    assert run("download", "toys", "--yes") == 0
+    out, err = capsys.readouterr()
+    assert out.strip() == str(home / "downloads" / "toys")
+    assert "has no import for toys" in err
+
+
+def test_path_prints_the_path_or_one_sentence(
+    importing: Importing, home: Path, capsys: Capture
+) -> None:
+    with pytest.raises(DataMissing, match="toys is not here .*`agentgym-suite data download toys`"):
+        run("path", "toys")
+    run("download", "toys", "--yes")
+    capsys.readouterr()
+    assert run("path", "toys") == 0
+    out, err = capsys.readouterr()
+    assert (out, err) == (f"{home / 'webshop' / 'toys'}\n", "")
+    with pytest.raises(UsageError, match="unknown data set 'toy': choose one of"):
+        run("path", "toy")
+
+
+def test_verify_recomputes_digests(importing: Importing, home: Path, capsys: Capture) -> None:
+    with pytest.raises(DataMissing):
+        run("verify", "toys")
+    run("download", "toys", "--yes")
+    capsys.readouterr()
+    folder = home / "webshop" / "toys"
+    for name in ("toys", "webshop/toys", str(folder)):
+        assert run("verify", name) == 0
+    assert importing.verified == [folder]
+    assert data.load_manifest(folder).digest in capsys.readouterr().err
+    (folder / "items").write_text("ball\ndoll\nkitf")
+    with pytest.raises(DataDamaged, match="items has SHA-256"):
+        run("verify", "toys")
+
+
+def test_verify_tells_another_set_from_the_published_one(
+    importing: Importing, home: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "two.txt").write_text("ball doll")
+    run("import", "toys", "--items", str(tmp_path / "two.txt"))
+    with pytest.raises(DataDamaged, match="products 2 where 3 are published"):
+        run("verify", "toys")
+
+
+def test_list_shows_state_size_licence_and_place(
+    importing: Importing, home: Path, capsys: Capture
+) -> None:
+    run("list")
+    before = capsys.readouterr().out
+    assert "webshop-small" in before
+    assert "CC BY-NC-SA 4.0" in before
+    assert "agentgym-suite data download NAME" in before
+    row = next(line for line in before.splitlines() if " toys " in line)
+    assert "absent" in row
+    run("download", "toys", "--yes")
+    data.publish(
+        home / "webshop" / "embedded",
+        kind="shop",
+        version=1,
+        inputs={},
+        write=lambda partial: data.Contents({}, {}),
+    )
+    capsys.readouterr()
+    run("list")
+    rows = capsys.readouterr().out.splitlines()
+    row = next(line for line in rows if " toys " in line)
+    assert "present" in row
+    assert "14 B" in row
+    assert str(home / "webshop" / "toys") in row
+    assert any("webshop/embedded" in line and "made on this machine" in line for line in rows)
+    (home / "webshop" / "toys" / "manifest.json").write_text("{")
+    run("list")
+    rows = capsys.readouterr().out.splitlines()
+    assert "damaged" in next(line for line in rows if " toys " in line)
+
+
+def test_list_in_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    run("list")
+    lines = capsys.readouterr().out.splitlines()
+    assert max(len(line) for line in lines) <= 80
+
+
+def test_generate(importing: Importing, tmp_path: Path, capsys: Capture) -> None:
+    out = tmp_path / "generated"
+    assert run("generate", "toys", "--products", "4", "--out", str(out)) == 0
+    assert capsys.readouterr().out == f"{out}\n"
+    assert out.read_text() == "x\n" * 4
+
+
+@pytest.mark.parametrize("action", ["import", "generate"])
+def test_who_cannot_be_imported_is_one_sentence(action: str, importing: Importing) -> None:
+    with pytest.raises(AgentGymSuiteError, match=rf"cannot {action} 'pasa': choose one of toys"):
+        run(action, "pasa", "--items", "x")
+
+
+@pytest.mark.parametrize("words", [["import"], ["import", "--help"], ["import", "toys", "--help"]])
+def test_help_of_the_importer(words: list[str], importing: Importing, capsys: Capture) -> None:
+    with pytest.raises(SystemExit) as caught:
+        run(*words)
+    assert caught.value.code == (2 if words == ["import"] else 0)
+    out, err = capsys.readouterr()
+    assert ("--items" in out) == (words[-2:] == ["toys", "--help"])
+    assert "NAME" in out + err or words[1:2] == ["toys"]
+
+
+def test_the_table_of_importers_names_published_sets() -> None:
+    from agentgym_suite.sources import load_sources
+
+    assert set(data_cli.IMPORTERS) <= set(load_sources())
+
+
+def test_the_command_starts_light() -> None:
+    code = (
+        "import sys, agentgym_suite.data_cli; "
+        "print([name for name in ('httpx', 'rich', 'filelock') if name in sys.modules])"
+    )
+    done: subprocess.CompletedProcess[Any] = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
