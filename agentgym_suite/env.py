@@ -133,6 +133,7 @@ class TextEnv(gym.Env[str, str]):
         self._observation = ""
         self._invalid_actions = 0
         self._cut_characters = 0
+        self._provenance_texts: dict[int | None, str] = {}  # constant but for the horizon
 
     # ------------------------------------------------------------------ hooks
 
@@ -238,9 +239,9 @@ class TextEnv(gym.Env[str, str]):
         self._running = True
         transition = self._begin(task)
         observation = self._fit(transition.observation)
-        info = self._compose_info(transition, "")
-        info["provenance"] = self._provenance_text()
-        return observation, info
+        return observation, self._compose_info(transition, "") | {
+            "provenance": self._provenance_text()
+        }
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Play one action.
@@ -373,15 +374,18 @@ class TextEnv(gym.Env[str, str]):
         return info
 
     def _provenance_text(self) -> str:
-        return canonical_json(
-            {
-                "suite_version": suite_version(),
-                "environment": self._name(),
-                "environment_version": self.version,
-                "horizon": -1 if self.horizon is None else self.horizon,
-                **self._provenance(),
-            }
-        )
+        text = self._provenance_texts.get(self.horizon)
+        if text is None:
+            text = self._provenance_texts[self.horizon] = canonical_json(
+                {
+                    "suite_version": suite_version(),
+                    "environment": self._name(),
+                    "environment_version": self.version,
+                    "horizon": -1 if self.horizon is None else self.horizon,
+                    **self._provenance(),
+                }
+            )
+        return text
 
 
 def _rebuild(

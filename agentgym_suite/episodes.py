@@ -335,7 +335,7 @@ def _play_turn(
             valid=valid,
             valid_before=valid_before,
             success=bool(next_info["success"]),
-            purchased=bool(metrics.get("purchased", 0.0)),
+            purchased=bool(metrics.get("purchases", 0.0)),
             terminated=terminated,
         ),
         terminated=terminated,

@@ -31,8 +31,9 @@ def environment_page(env_id: str) -> str:
     """An environment's class docstring as a page."""
     game = gym.make(env_id).unwrapped
     documentation = inspect.cleandoc(type(game).__doc__ or "")
+    origin = f"made by `make docs` from the docstring of {type(game).__name__}"
     return (
-        f"# {env_id}\n\n<!-- made by `make docs` from the docstring of {type(game).__name__} -->\n\n"
+        f"# {env_id}\n\n<!-- {origin} -->\n\n"
         f"```text\n{documentation}\n```\n"
     )
 

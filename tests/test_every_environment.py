@@ -321,7 +321,8 @@ def vector_transcript(envs: Any, copied: bool = True) -> list[Any]:
 @every_environment
 def test_vector_environments_agree_in_every_mode(env_id: str) -> None:
     def makers() -> list[Any]:
-        return [lambda: gym.make(env_id, max_episode_steps=5)] * 3
+        # a spawned worker knows the id only through the module in front of it
+        return [lambda: gym.make(f"agentgym_suite:{env_id}", max_episode_steps=5)] * 3
 
     expected = vector_transcript(SyncVectorEnv(makers()))
     for context in ("fork", "spawn"):

@@ -1,0 +1,80 @@
+"""Generated catalogues as finished folders of official files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from agentgym_suite.data import MANIFEST_NAME, Contents, Manifest, Progress, publish
+
+GENERATED_KIND = "webshop-files"
+GENERATED_VERSION = 1
+
+
+def publish_generated(
+    folder: Path,
+    *,
+    products: int,
+    seed: int | None = None,
+    oddities: bool = False,
+    progress: Progress | None = None,
+    on_wait: Callable[[str], None] | None = None,
+) -> Manifest:
+    """Generate a catalogue in the official formats, or return the one that is there.
+
+    Args:
+        folder: Where the finished folder shall be.
+        products: How many products.
+        seed: Which catalogue; the embedded one's seed by default.
+        oddities: Whether to put in the records that break loaders.
+        progress: Called while the products are written.
+        on_wait: Called once with a sentence when another process is at it.
+
+    Raises:
+        DataError: Something else is in that place already.
+        DiskFull: No space was left.
+    """
+    # Only a first use generates; everything else starts without the word lists.
+    from agentgym_suite.webshop.generator import DEFAULT_SEED, GENERATOR_VERSION, generate
+
+    seed = DEFAULT_SEED if seed is None else seed
+
+    def write(partial: Path) -> Contents:
+        generate(partial, products=products, seed=seed, oddities=oddities, progress=progress)
+        return Contents(
+            counts={"products": products},
+            notes={"noun_source": f"generator:{GENERATOR_VERSION}"},
+        )
+
+    return publish(
+        folder,
+        kind=GENERATED_KIND,
+        version=GENERATED_VERSION,
+        inputs={
+            "generator": GENERATOR_VERSION,
+            "products": products,
+            "seed": seed,
+            "oddities": oddities,
+        },
+        write=write,
+        progress=progress,
+        on_wait=on_wait,
+    )
+
+
+def manifest_kind(folder: Path) -> str | None:
+    """The kind in a folder's manifest; None if it has none that can be read."""
+    try:
+        kind = json.loads((folder / MANIFEST_NAME).read_bytes())["kind"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return kind if isinstance(kind, str) else None
+
+
+def noun_label(folder: Path) -> str | None:
+    """Where the title nouns of a generated folder come from; None if it is not one."""
+    if manifest_kind(folder) != GENERATED_KIND:
+        return None
+    manifest = json.loads((folder / MANIFEST_NAME).read_bytes())
+    return str(manifest["notes"]["noun_source"])
