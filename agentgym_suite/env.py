@@ -85,8 +85,8 @@ class TextEnv(gym.Env[str, str]):
         split: the split that a reset without ``task_id`` draws from.
         render_mode: None or "ansi" (``render()`` returns the current observation).
         observation_length: longest observation, in characters; longer ones are cut visibly.
-        action_length: longest action of the space, in characters; longer ones, up to
-            1,048,576, are refused with feedback.
+        action_length: longest action of the space; up to 1,048,576 are refused with feedback.
+        example_actions: what the action space's ``sample`` picks from.
 
     Raises:
         UsageError: on an unknown render mode.
@@ -98,7 +98,6 @@ class TextEnv(gym.Env[str, str]):
     detail_keys: ClassVar[tuple[str, ...]] = ()
     codec: ClassVar[ActionCodec]
     policies: ClassVar[Mapping[str, Callable[[Any], Policy]]] = {}
-
     observation_space: UnicodeText
     action_space: UnicodeText
     _arguments: tuple[tuple[Any, ...], dict[str, Any]]
@@ -316,25 +315,25 @@ class TextEnv(gym.Env[str, str]):
                 f"reset option {unknown[0]!r} does not exist; use {', '.join(_RESET_OPTIONS)}"
             )
         tasks = self.tasks
-        split = options.get("split")
-        members = tasks.split(self._split if split is None else split)
+        split = options.get("split", self._split)
+        members = tasks.split(split)
         super().reset(seed=seed)
         u = float(self.np_random.random())  # drawn always: the episode's stream never depends on it
         task_id = options.get("task_id")
-        if task_id is None:
-            if not len(members):
+        if task_id is not None:
+            index = tasks.resolve(task_id)
+            if "split" in options and index not in members:
                 raise UsageError(
-                    f"split {split or self._split!r} has no task in this data; "
-                    f"choose another of {', '.join(tasks.splits)}"
+                    f"task {tasks.ids[index]} is not in split {split!r} but in "
+                    f"{tasks.split_of(index)!r}; leave one of the two options out"
                 )
-            return tasks.task(self._choose(split or self._split, members, u), split or self._split)
-        index = tasks.resolve(task_id)
-        if split is not None and index not in members:
+            return tasks.task(index, split)
+        if not len(members):
             raise UsageError(
-                f"task {tasks.ids[index]} is not in split {split!r} but in "
-                f"{tasks.split_of(index)!r}; leave one of the two options out"
+                f"split {split!r} has no task in this data; "
+                f"choose another of {', '.join(tasks.splits)}"
             )
-        return tasks.task(index, split or self._split)
+        return tasks.task(self._choose(split, members, u), split)
 
     def _fit(self, observation: str) -> str:
         longest = self.observation_space.max_length

@@ -19,10 +19,10 @@ FOLDERS = ("agentgym_suite", *OUTER)
 FLOORS = {
     0: "errors spaces calls versions horizon json_stream files",
     1: "data sources downloads deliveries download_pages tasks replies prompts rewards env remote"
-    " registry indexes",
+    " remote_client registry progress_bars indexes",
     2: "alfworld webshop multihop_qa paper_search engines agents episodes rollouts ray_pool",
     3: "evaluation trainers servers",
-    4: "cli data_cli listing play doctor progress_bars __main__",
+    4: "cli data_cli listing play doctor __main__",
 }
 FLOOR_OF = {name: floor for floor, names in FLOORS.items() for name in names.split()} | {"": 4}
 ENVIRONMENT_FOLDERS = {"alfworld", "webshop", "multihop_qa", "paper_search"}

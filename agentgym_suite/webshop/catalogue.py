@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,9 +18,8 @@ from agentgym_suite.data import Json, Progress
 from agentgym_suite.errors import UsageError
 from agentgym_suite.webshop.goals import Goal, GoalKind, GoalSet
 from agentgym_suite.webshop.product_search import SearchBackend, cached_search, open_search
-from agentgym_suite.webshop.products import Product
 from agentgym_suite.webshop.special_queries import SpecialQueries
-from agentgym_suite.webshop.store import Store
+from agentgym_suite.webshop.store import FindProduct, Store
 from agentgym_suite.webshop.store_folder import StoreChoice, locate_store
 
 GoalFilter = Callable[[int, Goal], bool]
@@ -52,13 +51,13 @@ class Catalogue:
         digest: What the products and instructions are, `sha256:` + hex.
         size: How many products.
         goals: The goals that are played.
+        product: The product of an upper-case ASIN, None if there is none.
     """
 
     def __init__(
         self, choice: CatalogueChoice, store: Store, progress: Progress | None = None
     ) -> None:
         self._choice = choice
-        self._store = store
         self.digest = str(store.manifest.notes["catalogue"])
         self.size = len(store)
         self.goals = GoalSet(
@@ -67,10 +66,24 @@ class Catalogue:
             filter_goals=choice.filter_goals,
             limit_goals=choice.limit_goals,
         )
-        self._index = open_search(choice.search, store, progress)
         self._special = SpecialQueries(store, self.digest) if choice.special_queries else None
-        self.product: Callable[[str], Product | None] = store.product
-        self._cached_search = cached_search(self._index, choice.cache_size)
+        # The store's reader and no method, so that what keeps it does not keep the catalogue.
+        self.product: FindProduct = store.product
+        index = open_search(choice.search, store, progress)
+        self._search = cached_search(index, choice.cache_size)
+        # Once, because a digest is computed whenever it is asked for.
+        self._provenance: Mapping[str, Json] = {
+            "catalogue": self.digest,
+            "products": self.size,
+            "goals": self.goals.kind,
+            "goal_count": len(self.goals),
+            "goals_digest": self.goals.digest,
+            "price_source": store.price_source,
+            "noun_source": store.manifest.notes["noun_source"],
+            "search": choice.search,
+            "index": index.digest,
+            "special_queries": choice.special_queries,
+        }
 
     def search(self, keywords: Sequence[str]) -> tuple[str, ...]:
         """The ASINs found for keywords, at most fifty, best first.
@@ -82,22 +95,11 @@ class Catalogue:
             answer = self._special.answer(keywords)
             if answer is not None:
                 return answer
-        return self._cached_search(" ".join(keywords))
+        return self._search(" ".join(keywords))
 
     def provenance(self) -> dict[str, Json]:
         """What results over this catalogue depend on."""
-        return {
-            "catalogue": self.digest,
-            "products": self.size,
-            "goals": self.goals.kind,
-            "goal_count": len(self.goals),
-            "goals_digest": self.goals.digest,
-            "price_source": self._store.price_source,
-            "noun_source": self._store.manifest.notes["noun_source"],
-            "search": self._choice.search,
-            "index": self._index.digest,
-            "special_queries": self._choice.special_queries,
-        }
+        return dict(self._provenance)
 
     def __reduce__(self) -> tuple[Callable[[CatalogueChoice], Catalogue], tuple[CatalogueChoice]]:
         return _open, (self._choice,)

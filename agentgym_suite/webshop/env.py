@@ -288,7 +288,7 @@ class WebShopEnv(TextEnv):
         )
 
     def _choose(self, split: str, members: Sequence[int], u: float) -> int:
-        return self.catalogue.goals.draw(self.np_random, members)
+        return self.catalogue.goals.draw(u, members)
 
     def _begin(self, task: Task) -> Transition:
         return Transition(self._history.start(self._visit(task.index).observe()))

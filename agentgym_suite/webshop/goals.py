@@ -165,10 +165,10 @@ class GoalSet(Sequence[Goal]):
     def __iter__(self) -> Iterator[Goal]:
         return map(self._source.goal, range(len(self)))
 
-    def draw(self, rng: np.random.Generator, indices: Sequence[int]) -> int:
-        """Draw one of `indices` (a split of this set) by weight; every goal can be drawn.
+    def draw(self, u: float, indices: Sequence[int]) -> int:
+        """The one of `indices` (a split) that a uniform `u` in [0, 1) falls on, by weight.
 
-        The original draws goal 0 never and the last goal twice as often.
+        Every goal can be drawn; the original draws goal 0 never and the last one twice as often.
 
         Raises:
             ValueError: `indices` is empty.
@@ -184,7 +184,7 @@ class GoalSet(Sequence[Goal]):
         else:
             weights = self._source.weights_of(np.asarray(indices, np.int64))
             cumulative, low, places = np.cumsum(weights), 0.0, range(len(indices))
-        target = low + rng.random() * (float(cumulative[places[-1]]) - low)
+        target = low + u * (float(cumulative[places[-1]]) - low)
         place = int(np.searchsorted(cumulative, target, side="right"))
         return indices[min(max(place, places[0]), places[-1]) - places[0]]
 

@@ -20,6 +20,8 @@ from agentgym_suite.webshop.products import is_texts
 
 Nouns = tuple[str, ...]
 
+_NOUN_TAGS = ("NOUN", "PROPN")
+
 
 class NounExtractor(Protocol):
     """Finds the nouns of titles."""
@@ -70,18 +72,19 @@ class SpacyNouns:
         except ImportError as error:
             raise MissingExtra("webshop-build", "finding title nouns with spaCy") from error
         try:
-            # The parser takes no part in tags; the lemmatizer and entities are not read.
-            self._model: Any = spacy.load(model, exclude=["parser", "ner", "lemmatizer"])
+            # Not without the parser: the ruler behind the tagger reads it, in rare titles.
+            self._model: Any = spacy.load(model, exclude=["ner", "lemmatizer"])
         except OSError as error:
             raise UsageError(
                 f"spaCy model {model!r} is not installed: python -m spacy download {model}"
             ) from error
-        self.label = f"spacy:{model}-{self._model.meta['version']}"
+        about = self._model.meta
+        self.label = f"spacy:{about['lang']}_{about['name']}-{about['version']}"
 
     def extract(self, titles: Sequence[str]) -> list[Nouns]:
         """The nouns of each title by the model's part-of-speech tags."""
         return [
-            tuple(token.text.lower() for token in title if token.pos_ in ("NOUN", "PROPN"))
+            tuple(token.text.lower() for token in title if token.pos_ in _NOUN_TAGS)
             for title in self._model.pipe(titles)
         ]
 

@@ -12,7 +12,7 @@ import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,8 @@ from agentgym_suite.webshop.store_products import DATABASE_NAME
 STORE_KIND = "webshop-store"
 STORE_VERSION = 1
 INDEX_FOLDER = "index"
+
+FindProduct = Callable[[str], Product | None]
 
 _CACHED_PRODUCTS = 4_096
 _MEND = "`agentgym-suite data import webshop --items … --attributes … --human … --out DIR`"
@@ -53,6 +55,11 @@ class Store:
         folder: The finished folder.
         manifest: Its manifest, if it was read already.
 
+    Attributes:
+        folder: Where it is.
+        manifest: What it is.
+        product: The product of an ASIN, None if there is none; the latest are kept.
+
     Raises:
         DataMissing: No store is there.
         DataVersion: The store has another format version.
@@ -71,15 +78,11 @@ class Store:
             return None if found is None else _product(found[0], found[1], positions, prices)
 
         # The cache holds no reference to the store, so that the store goes with its last user.
-        self._product = lru_cache(maxsize=_CACHED_PRODUCTS)(read_product)
+        self.product: FindProduct = lru_cache(maxsize=_CACHED_PRODUCTS)(read_product)
         self._positions, self._prices = positions, prices
 
     def __len__(self) -> int:
         return self.manifest.counts["products"]
-
-    def product(self, asin: str) -> Product | None:
-        """The product of an ASIN; None if the catalogue has none."""
-        return self._product(asin)
 
     def products(self) -> Iterator[Product]:
         """Every product in file order, past the cache."""

@@ -230,17 +230,17 @@ def test_every_goal_is_drawn_by_its_weight(tmp_path: Path) -> None:
     records = [record(asin, customization_options="") for asin in attributes]
     goals = GoalSet(built(write_folder(tmp_path / "three", records, attributes)), "synthetic")
     rng = np.random.default_rng(0)
-    drawn = Counter(goals[goals.draw(rng, range(3))].asin for _ in range(4_000))
+    drawn = Counter(goals[goals.draw(rng.random(), range(3))].asin for _ in range(4_000))
     assert {asin: round(n / 1_000) for asin, n in drawn.items()} == {"B1": 1, "B2": 1, "B3": 2}
     with pytest.raises(ValueError, match="no goal"):
-        goals.draw(rng, range(0))
+        goals.draw(rng.random(), range(0))
 
 
 @pytest.mark.parametrize("indices", [range(12, 120), [3, 50, 51], range(5, 6)])
 def test_draws_stay_within_the_indices(sixty: Store, indices: Any) -> None:
     goals = GoalSet(sixty, "synthetic")
     rng = np.random.default_rng(1)
-    drawn = {goals.draw(rng, indices) for _ in range(2_500)}
+    drawn = {goals.draw(rng.random(), indices) for _ in range(2_500)}
     assert drawn == set(indices)
 
 
@@ -261,7 +261,7 @@ def test_filters_and_limits_narrow_the_splits_and_keep_the_ids(sixty: Store) -> 
     part = ten.splits["train"]
     assert isinstance(part, ChosenIndices)
     rng = np.random.default_rng(2)
-    assert {ten.draw(rng, part) for _ in range(1_000)} == set(part)
+    assert {ten.draw(rng.random(), part) for _ in range(1_000)} == set(part)
 
 
 @pytest.mark.parametrize("index", [-1, 120, 10**9])
