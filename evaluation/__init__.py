@@ -1,1 +1,74 @@
-"""The evaluation harness: suites, records, statistics and reports."""
+"""The evaluation harness: suites, records, statistics and reports.
+
+from agentgym_suite import evaluation
+
+results = evaluation.run("smoke", "oracle", out="runs/smoke-oracle")
+results.envs["WebShop-v0"].success  # estimate, low, high, method, n
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from agentgym_suite.evaluation.contest import run_contest
+from agentgym_suite.evaluation.intervals import Interval, task_bootstrap, wilson
+from agentgym_suite.evaluation.results import EnvResults, RunResults
+from agentgym_suite.evaluation.settings import AgentSpec, OnStanding, RunOptions, named_agent
+from agentgym_suite.evaluation.suites import EnvEntry, Suite, episode_seed, load_suite
+from agentgym_suite.evaluation.worlds import OpenSuite, ad_hoc_suite, open_suite
+
+__all__ = [
+    "AgentSpec",
+    "EnvEntry",
+    "EnvResults",
+    "Interval",
+    "OpenSuite",
+    "RunOptions",
+    "RunResults",
+    "Suite",
+    "ad_hoc_suite",
+    "episode_seed",
+    "load_suite",
+    "open_suite",
+    "run",
+    "task_bootstrap",
+    "wilson",
+]
+
+
+def run(
+    suite: str | Path | Suite | OpenSuite,
+    agent: str | AgentSpec,
+    *,
+    out: str | Path,
+    data: Mapping[str, str] | None = None,
+    allow_missing: bool = False,
+    options: RunOptions | None = None,
+    on_standing: OnStanding | None = None,
+) -> RunResults:
+    """Run an agent over a suite, or go on with the run in ``out``, and report it.
+
+    Args:
+        suite: a suite, its id, the path of its TOML file, or an opened one (``ad_hoc_suite``).
+        agent: an agent, or the name of one.
+        out: the run's directory; records, results and reports are written there.
+        data: environment id -> path of its official files; embedded worlds without.
+        allow_missing: play what the data hold of the suite; such a run is not rankable.
+        options: concurrency, timeouts, retries, resuming.
+        on_standing: called after every episode with the score so far and the time left.
+
+    Returns:
+        What ``results.json`` holds; ``status`` says whether the run is complete.
+
+    Raises:
+        UsageError: an unknown suite or agent, or a suite that does not fit its data.
+        DataError: data that are absent or damaged.
+        RunError: the directory holds another run, or is in use.
+    """
+    if not isinstance(suite, OpenSuite):
+        suite = suite if isinstance(suite, Suite) else load_suite(suite)
+        suite = open_suite(suite, data or {}, allow_missing=allow_missing)
+    spec = named_agent(agent) if isinstance(agent, str) else agent
+    contest = run_contest(suite, [spec], Path(out), options=options, on_standing=on_standing)
+    return contest.runs[0].results

@@ -1,0 +1,320 @@
+"""A run's directory: one writer, records appended and never rewritten, resumable.
+
+run.json                what was run: suite, agent, configuration, versions, data
+episodes.jsonl          one finished episode a line, each appended in one write and fsync
+attempts.jsonl          attempts lost to the environment or the infrastructure
+observations.jsonl.gz   texts above 64 KiB, referred to by the records
+results.json, report.md, report.html    made from the files above, at any time again
+run.lock                held by the process that writes
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from filelock import FileLock, Timeout
+
+from agentgym_suite.episodes import Episode
+from agentgym_suite.errors import RunError
+from agentgym_suite.evaluation.long_texts import LongTexts
+from agentgym_suite.evaluation.records import (
+    SCHEMA_VERSION,
+    AttemptRecord,
+    EpisodeKey,
+    EpisodeRecord,
+    RecordKey,
+    attempt_record,
+    episode_record,
+    json_line,
+)
+from agentgym_suite.files import (
+    canonical_json,
+    explain_full_disk,
+    make_folder,
+    write_atomic,
+    write_json_atomic,
+)
+
+RUN = "run.json"
+EPISODES = "episodes.jsonl"
+ATTEMPTS = "attempts.jsonl"
+OBSERVATIONS = "observations.jsonl.gz"
+RESULTS = "results.json"
+_LOCK = "run.lock"
+_SHOWN_DIFFERENCES = 8
+
+Resume = Literal["auto", "never"]
+
+
+def read_run(folder: Path) -> dict[str, Any]:
+    """The header of a run.
+
+    Raises:
+        RunError: the folder holds no run, a damaged one, or one of another schema version.
+    """
+    path = folder / RUN
+    try:
+        header = json.loads(path.read_bytes())
+        version = header["schema_version"]
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise RunError(f"{folder} holds no run ({RUN} is not there); check the path") from error
+    except (ValueError, TypeError, KeyError) as error:
+        raise RunError(f"{path} is damaged ({error!r}); move that folder away") from error
+    if version != SCHEMA_VERSION:
+        raise RunError(
+            f"{path} has schema version {version}, this version of the suite reads "
+            f"{SCHEMA_VERSION}; use the version of the suite that wrote it"
+        )
+    return dict(header)
+
+
+def read_records(path: Path) -> Iterator[dict[str, Any]]:
+    """The records of a file, one at a time; a torn last line is left out.
+
+    Raises:
+        RunError: a line that is not the last one cannot be read, or has another version.
+    """
+    for _, record in _read_with_ends(path):
+        yield record
+
+
+def key_of(record: Mapping[str, Any]) -> EpisodeKey:
+    """The key of a stored episode or attempt."""
+    key = record["key"]
+    return EpisodeKey(key["env_id"], key["task_id"], key["trial"])
+
+
+def config_digest(config: Mapping[str, Any]) -> str:
+    """``sha256:`` + hex over everything that can change a result."""
+    return "sha256:" + hashlib.sha256(canonical_json(config).encode("utf-8")).hexdigest()
+
+
+class RunDirectory:
+    """The open directory of a run; a context manager that holds its lock.
+
+    Args:
+        folder: the directory, made when absent.
+        header: what ``run.json`` says of a new run; ``config`` in it decides about resuming.
+        resume: "auto" goes on with a run of equal configuration; "never" refuses any run.
+
+    Raises:
+        RunError: another process writes there, or a different run is there.
+    """
+
+    def __init__(self, folder: Path, header: Mapping[str, Any], *, resume: Resume) -> None:
+        self.folder = folder
+        self.header = dict(header)
+        self.finished: set[EpisodeKey] = set()
+        self.attempts: dict[EpisodeKey, list[int]] = {}
+        self._resume = resume
+        self._lock = FileLock(str(folder / _LOCK))
+        self._files: dict[str, int] = {}
+        self._long_texts = LongTexts(folder / OBSERVATIONS)
+
+    def __enter__(self) -> Self:
+        make_folder(self.folder)
+        try:
+            self._lock.acquire(timeout=0)
+        except Timeout as error:
+            raise RunError(
+                f"another process is writing the run in {self.folder}; wait for it, or choose "
+                "another directory"
+            ) from error
+        try:
+            self._open()
+        except BaseException:
+            self._lock.release()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for descriptor in self._files.values():
+            os.close(descriptor)
+        self._files.clear()
+        self._lock.release()
+
+    def check_keys(self, planned: Iterable[EpisodeKey]) -> None:
+        """Check that the directory holds episodes of this plan only.
+
+        Raises:
+            RunError: naming one that is not planned.
+        """
+        stray = (self.finished | set(self.attempts)) - set(planned)
+        if stray:
+            raise RunError(
+                f"{self.folder} holds the episode {min(stray)}, which is none of this suite; "
+                "choose another directory"
+            )
+
+    def finish(self, key: EpisodeKey, episode: Episode) -> EpisodeRecord:
+        """Store a finished episode; when this returns it is on the disk."""
+        record = episode_record(
+            self._record_key(key),
+            episode,
+            attempts=len(self.attempts.get(key, ())) + 1,
+            policy_version=self.header["policy_version"],
+            keep=self._keep,
+        )
+        self._append(EPISODES, record)
+        self.finished.add(key)
+        return record
+
+    def lose(self, key: EpisodeKey, episode: Episode, attempt: int) -> AttemptRecord:
+        """Store an attempt that was lost; the episode stays unfinished."""
+        record = attempt_record(self._record_key(key), episode, attempt)
+        self._append(ATTEMPTS, record)
+        self.attempts.setdefault(key, []).append(attempt)
+        return record
+
+    def update(self, **fields: Any) -> None:
+        """Change fields of ``run.json`` that are no part of the configuration."""
+        self.header.update(fields)
+        write_json_atomic(self.folder / RUN, self.header)
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a derived file whole or not at all."""
+        write_derived(self.folder / name, data)
+
+    def _open(self) -> None:
+        records = [self.folder / name for name in (EPISODES, ATTEMPTS)]
+        if not any(path.exists() and path.stat().st_size for path in records):
+            # Nothing was played here: a header that a refused command left does not bind.
+            with explain_full_disk(self.folder):
+                write_json_atomic(self.folder / RUN, self.header)
+        elif (self.folder / RUN).exists():
+            self._check_same_run(read_run(self.folder))
+            self._read_back()
+        else:
+            raise RunError(
+                f"{self.folder} has records but no {RUN}; choose another directory or move "
+                "them away"
+            )
+
+    def _check_same_run(self, present: dict[str, Any]) -> None:
+        if self._resume == "never":
+            raise RunError(
+                f"{self.folder} holds a run already and resuming is off; choose another directory"
+            )
+        changes = differing_keys(present["config"], self.header["config"])
+        if changes:
+            shown = "; ".join(changes[:_SHOWN_DIFFERENCES])
+            more = len(changes) - _SHOWN_DIFFERENCES
+            rest = f" and {more} more" if more > 0 else ""
+            raise RunError(
+                f"{self.folder} holds a run of another configuration ({shown}{rest}); choose "
+                "another directory or move that run away"
+            )
+        self.header = present
+
+    def _read_back(self) -> None:
+        for name in (EPISODES, ATTEMPTS):
+            path = self.folder / name
+            good = 0
+            for end, record in _read_with_ends(path):
+                good = end
+                key = key_of(record)
+                if name == ATTEMPTS:
+                    self.attempts.setdefault(key, []).append(record["attempt"])
+                elif key in self.finished:
+                    raise RunError(f"{path} has the episode {key} twice; move that run away")
+                else:
+                    self.finished.add(key)
+            # What a killed writer left of its last line is cut off and played again.
+            if path.exists() and path.stat().st_size > good:
+                os.truncate(path, good)
+        self._long_texts.cut_torn_end()
+
+    def _record_key(self, key: EpisodeKey) -> RecordKey:
+        suite = self.header["suite"]
+        return RecordKey(suite["id"], suite["version"], key.env_id, key.task_id, key.trial)
+
+    def _keep(self, text: str) -> Any:
+        with explain_full_disk(self.folder):
+            return self._long_texts.keep(text)
+
+    def _append(self, name: str, record: EpisodeRecord | AttemptRecord) -> None:
+        line = json_line(record)
+        with explain_full_disk(self.folder):
+            if name not in self._files:
+                flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+                self._files[name] = os.open(self.folder / name, flags, 0o644)
+            append_whole(self._files[name], line)
+
+
+def append_whole(descriptor: int, data: bytes) -> None:
+    """Append in one write and bring it to the disk; what a full disk cut short is taken back."""
+    size = os.fstat(descriptor).st_size
+    written = os.write(descriptor, data)
+    if written < len(data):
+        os.ftruncate(descriptor, size)
+        os.write(descriptor, data)  # raises the disk's own error
+    os.fsync(descriptor)
+
+
+def write_derived(path: Path, data: bytes) -> None:
+    """Write a file made from the records: whole or not at all, with one sentence on failure."""
+    with explain_full_disk(path.parent):
+        write_atomic(path, data)
+
+
+def differing_keys(old: Any, new: Any, path: str = "") -> list[str]:
+    """The dotted keys in which two configurations differ, with both values."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        changes = []
+        for key in sorted({*old, *new}):
+            inner = f"{path}.{key}" if path else str(key)
+            changes += differing_keys(old.get(key), new.get(key), inner)
+        return changes
+    if canonical_json(old) == canonical_json(new):
+        return []
+    return [f"{path}: {_short(old)}, now {_short(new)}"]
+
+
+def _short(value: Any) -> str:
+    text = canonical_json(value)
+    return text if len(text) <= 80 else text[:79] + "…"
+
+
+def _read_with_ends(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Each record with the offset behind its line."""
+    if not path.exists():
+        return
+    end = 0
+    with path.open("rb") as stream:
+        for number, line in enumerate(stream, 1):
+            end += len(line)
+            record = _parsed(line)
+            if record is None:
+                if stream.read(1):
+                    raise RunError(
+                        f"{path} is damaged in line {number}; move that run away or remove the "
+                        "line to have its episode played again"
+                    )
+                return
+            if record.get("schema_version") != SCHEMA_VERSION:
+                raise RunError(
+                    f"{path} has schema version {record.get('schema_version')} in line {number}, "
+                    f"this version of the suite reads {SCHEMA_VERSION}"
+                )
+            yield end, record
+
+
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    if not line.endswith(b"\n"):
+        return None
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) else None

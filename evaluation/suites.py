@@ -1,0 +1,305 @@
+"""Suites: named, versioned lists of tasks with the settings they are played with.
+
+A suite is a TOML file (evaluation specification, section 3). The SHA-256 of its canonical
+content goes into every result, and the seed of an episode is a function of its key alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from agentgym_suite.errors import DataMissing, UsageError
+from agentgym_suite.files import canonical_json
+
+_SUITE_KEYS = {"id", "version", "title", "env", "prompt", "decoding", "metrics"}
+_ENV_KEYS = {
+    "id",
+    "split",
+    "tasks",
+    "task_list",
+    "trials",
+    "max_steps",
+    "kwargs",
+    "expected",
+    "data_digest",
+}
+_SHOWN_IDS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class EnvEntry:
+    """The tasks of one environment in a suite.
+
+    Attributes:
+        id: Gymnasium id.
+        tasks: task ids, explicit and distinct.
+        split: the split they belong to; "" leaves it to the environment.
+        trials: how often each task is played.
+        max_steps: horizon; None keeps the environment's own.
+        kwargs: keyword arguments of the environment, beside its data.
+        expected: counts that the data must show: ``tasks``, and ``families`` by name.
+        data_digest: digest the task set must have; "any" for generated data.
+    """
+
+    id: str
+    tasks: tuple[str, ...]
+    split: str = ""
+    trials: int = 1
+    max_steps: int | None = None
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    expected: Mapping[str, Any] = field(default_factory=dict)
+    data_digest: str = "any"
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """A named, versioned list of tasks and settings.
+
+    Attributes:
+        id: its name; part of every episode's seed.
+        version: raised with any change of tasks or settings; part of every seed.
+        envs: the environments with their tasks; each environment once.
+        title: one line for people.
+        prompt: ``format``, the prompt template of model agents.
+        decoding: sampling settings of model agents.
+        primary: the metric that orders a leaderboard.
+        departures: why runs of it are not rankable; empty for a suite as it was published.
+    """
+
+    id: str
+    version: int
+    envs: tuple[EnvEntry, ...]
+    title: str = ""
+    prompt: Mapping[str, Any] = field(default_factory=dict)
+    decoding: Mapping[str, Any] = field(default_factory=dict)
+    primary: str = "success"
+    departures: tuple[str, ...] = ()
+
+    @property
+    def planned(self) -> int:
+        """Episodes of one run: tasks times trials, over all environments."""
+        return sum(len(entry.tasks) * entry.trials for entry in self.envs)
+
+    def content(self) -> dict[str, Any]:
+        """Everything that defines the suite, as JSON values; task lists stand as their ids."""
+        return {
+            "id": self.id,
+            "version": self.version,
+            "env": [
+                {
+                    "id": entry.id,
+                    "split": entry.split,
+                    "tasks": list(entry.tasks),
+                    "trials": entry.trials,
+                    "max_steps": entry.max_steps,
+                    "kwargs": dict(entry.kwargs),
+                    "expected": dict(entry.expected),
+                    "data_digest": entry.data_digest,
+                }
+                for entry in self.envs
+            ],
+            "prompt": dict(self.prompt),
+            "decoding": dict(self.decoding),
+            "metrics": {"primary": self.primary},
+        }
+
+    @property
+    def digest(self) -> str:
+        """``sha256:`` + hex of the canonical JSON of ``content()``."""
+        text = canonical_json(self.content())
+        return "sha256:" + hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+    def part(
+        self,
+        *,
+        tasks: Sequence[str] = (),
+        episodes: int | None = None,
+        trials: int | None = None,
+    ) -> Suite:
+        """The same suite with fewer tasks or other trials: equal seeds, no longer rankable.
+
+        Args:
+            tasks: ids to keep; empty keeps all.
+            episodes: how many tasks of each environment to keep, the first ones.
+            trials: how often each task is played; None keeps the suite's number.
+
+        Raises:
+            UsageError: a task that the suite lacks, or nothing left of an environment.
+        """
+        stray = sorted(set(tasks) - {task for entry in self.envs for task in entry.tasks})
+        if stray:
+            raise UsageError(f"suite {self.id} has no task {shown_ids(stray)}; leave them out")
+        entries = []
+        for entry in self.envs:
+            kept = tuple(task for task in entry.tasks if not tasks or task in tasks)[:episodes]
+            if kept:
+                expected = {} if kept != entry.tasks else entry.expected
+                entries.append(
+                    replace(entry, tasks=kept, trials=trials or entry.trials, expected=expected)
+                )
+        if tuple(entries) == self.envs:
+            return self
+        for entry in entries:
+            check_entry(entry, f"suite {self.id}, {entry.id}")
+        reason = "tasks or trials differ from the suite's"
+        return replace(self, envs=tuple(entries), departures=(*self.departures, reason))
+
+
+def episode_seed(suite: str, version: int, env_id: str, task_id: str, trial: int) -> int:
+    """The seed of one episode, in [0, 2**63): a function of its key, of nothing else."""
+    fields = ("agentgym-eval", suite, str(version), env_id, task_id, str(trial))
+    digest = hashlib.sha256("\x1f".join(fields).encode("utf-8")).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+def shipped_suites() -> tuple[str, ...]:
+    """The ids of the suites that come with the package."""
+    folder = files("agentgym_suite.evaluation").joinpath("suites")
+    names = [entry.name for entry in folder.iterdir() if entry.name.endswith(".toml")]
+    return tuple(sorted(name.removesuffix(".toml") for name in names))
+
+
+def load_suite(name: str | Path) -> Suite:
+    """A suite by its id, or from a TOML file.
+
+    Raises:
+        UsageError: no such suite, or the file is not a suite.
+        DataMissing: no such file.
+    """
+    text = str(name)
+    if isinstance(name, Path) or text.endswith(".toml") or "/" in text:
+        path = Path(name)
+        if not path.is_file():
+            raise DataMissing(f"there is no suite file {path}: check the path")
+        return parse_suite(path.read_text("utf-8"), source=str(path), folder=path.parent)
+    known = shipped_suites()
+    if text not in known:
+        raise UsageError(f"suite {text!r} does not exist; use {', '.join(known)} or a .toml file")
+    resource = files("agentgym_suite.evaluation").joinpath("suites", f"{text}.toml")
+    return parse_suite(resource.read_text("utf-8"), source=f"suite {text}")
+
+
+def parse_suite(text: str, *, source: str, folder: Path | None = None) -> Suite:
+    """A suite from its TOML text.
+
+    Args:
+        text: the TOML.
+        source: what the text is, for error messages.
+        folder: where ``task_list`` files lie; None forbids them.
+
+    Raises:
+        UsageError: naming what is wrong with it.
+    """
+    try:
+        raw = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{source} is not TOML ({error}); correct it") from error
+    _refuse_unknown(raw, _SUITE_KEYS, source)
+    suite = Suite(
+        id=_typed(raw, "id", str, source),
+        version=_typed(raw, "version", int, source),
+        envs=tuple(
+            _parse_entry(entry, f"{source}, [[env]] {number}", folder)
+            for number, entry in enumerate(_typed(raw, "env", list, source), 1)
+        ),
+        title=_typed(raw, "title", str, source, ""),
+        prompt=_typed(raw, "prompt", dict, source, {}),
+        decoding=_typed(raw, "decoding", dict, source, {}),
+        primary=_typed(raw, "metrics", dict, source, {}).get("primary", "success"),
+    )
+    repeated = [env_id for env_id, count in Counter(e.id for e in suite.envs).items() if count > 1]
+    if repeated:
+        raise UsageError(
+            f"{source} has {repeated[0]} more than once; merge its tasks in one [[env]]"
+        )
+    if not suite.envs:
+        raise UsageError(f"{source} has no [[env]]; name at least one environment")
+    return suite
+
+
+def _parse_entry(raw: Any, source: str, folder: Path | None) -> EnvEntry:
+    if not isinstance(raw, dict):
+        raise UsageError(f"{source} is {raw!r}; write a table")
+    _refuse_unknown(raw, _ENV_KEYS, source)
+    entry = EnvEntry(
+        id=_typed(raw, "id", str, source),
+        tasks=_task_ids(raw, source, folder),
+        split=_typed(raw, "split", str, source, ""),
+        trials=_typed(raw, "trials", int, source, 1),
+        max_steps=_typed(raw, "max_steps", int, source, None),
+        kwargs=_typed(raw, "kwargs", dict, source, {}),
+        expected=_typed(raw, "expected", dict, source, {}),
+        data_digest=_typed(raw, "data_digest", str, source, "any"),
+    )
+    check_entry(entry, source)
+    return entry
+
+
+def check_entry(entry: EnvEntry, source: str) -> None:
+    """Check what can be checked without the data.
+
+    Raises:
+        UsageError: no tasks, a duplicate task, or a count below 1.
+    """
+    if not entry.tasks:
+        raise UsageError(f"{source} has no tasks; list at least one task id")
+    twice = [task for task, count in Counter(entry.tasks).items() if count > 1]
+    if twice:
+        raise UsageError(
+            f"{source} lists tasks more than once: {shown_ids(twice)}; keep one of each"
+        )
+    if entry.trials < 1 or (entry.max_steps is not None and entry.max_steps < 1):
+        raise UsageError(
+            f"{source} has trials = {entry.trials}, max_steps = {entry.max_steps}; use at least 1"
+        )
+
+
+def shown_ids(ids: Sequence[str]) -> str:
+    """Ids in a sentence: all of a few, the first of many with the count of the rest."""
+    shown = ", ".join(ids[:_SHOWN_IDS])
+    rest = len(ids) - _SHOWN_IDS
+    return f"{shown} and {rest} more" if rest > 0 else shown
+
+
+def _task_ids(raw: Mapping[str, Any], source: str, folder: Path | None) -> tuple[str, ...]:
+    if ("tasks" in raw) == ("task_list" in raw):
+        raise UsageError(f"{source} needs either tasks or task_list; give exactly one of them")
+    if "tasks" in raw:
+        tasks = _typed(raw, "tasks", list, source)
+        wrong = [task for task in tasks if not isinstance(task, str)]
+        if wrong:
+            raise UsageError(f"{source} has the task {wrong[0]!r}; write task ids as strings")
+        return tuple(tasks)
+    name = _typed(raw, "task_list", str, source)
+    path = None if folder is None else folder / name
+    if path is None or not path.is_file():
+        raise UsageError(
+            f"{source} names the task list {name!r}, which is not there; add that file"
+        )
+    lines = (line.strip() for line in path.read_text("utf-8").splitlines())
+    return tuple(line for line in lines if line and not line.startswith("#"))
+
+
+def _refuse_unknown(raw: Mapping[str, Any], known: set[str], source: str) -> None:
+    unknown = sorted(set(raw) - known)
+    if unknown:
+        raise UsageError(
+            f"{source} has the unknown key {unknown[0]!r}; use {', '.join(sorted(known))}"
+        )
+
+
+def _typed(raw: Mapping[str, Any], key: str, kind: type, source: str, *default: Any) -> Any:
+    if key not in raw and default:
+        return default[0]
+    value = raw.get(key)
+    if not isinstance(value, kind) or isinstance(value, bool):
+        wanted = {str: "a string", int: "an integer", list: "a list", dict: "a table"}[kind]
+        raise UsageError(f"{source} has {key} = {value!r}; give {wanted}")
+    return value

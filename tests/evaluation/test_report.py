@@ -1,0 +1,223 @@
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentgym_suite import evaluation
+from agentgym_suite.episodes import Reply, Turn
+from agentgym_suite.errors import RunError
+from agentgym_suite.evaluation.report import (
+    find_runs,
+    html_report,
+    load_runs,
+    markdown_report,
+    write_report,
+)
+from agentgym_suite.evaluation.settings import AgentSpec, named_agent
+from agentgym_suite.evaluation.tables import number, percent, span
+from agentgym_suite.evaluation.viewer import viewer_data
+from agentgym_suite.evaluation.worlds import OpenSuite, ad_hoc_suite
+
+pytestmark = pytest.mark.usefixtures("counting_env")
+ENV = "Counting-v0"
+EVIL = "</script><script>document.title='pwned'</script>"
+
+
+def hostile(**changes: Any) -> OpenSuite:
+    return ad_hoc_suite(ENV, kwargs={"hostile": True}, **changes)
+
+
+def play(out: Path, *agents: str, suite: OpenSuite | None = None) -> Path:
+    for name in agents:
+        evaluation.run(suite or hostile(), name, out=out / name)
+    return out
+
+
+def page_of(folder: Path, **options: Any) -> str:
+    return html_report(load_runs(find_runs(folder)), **options)
+
+
+class Elements(HTMLParser):
+    """Tags, attributes and script texts of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.scripts: list[str] = []
+        self._in_script = False
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+        self._in_script = tag == "script"
+
+    def handle_endtag(self, tag: str) -> None:
+        self._in_script = False
+
+    def handle_data(self, data: str) -> None:
+        if self._in_script:
+            self.scripts.append(data)
+
+
+def test_the_page_is_the_same_bytes_every_time(tmp_path: Path) -> None:
+    play(tmp_path, "random", "oracle")
+    runs = load_runs(find_runs(tmp_path))
+    first = write_report(tmp_path, runs).read_bytes()
+    markdown = (tmp_path / "report.md").read_bytes()
+    assert write_report(tmp_path, load_runs(find_runs(tmp_path))).read_bytes() == first
+    assert (tmp_path / "report.md").read_bytes() == markdown
+
+
+def test_the_page_refers_to_nothing_outside(tmp_path: Path) -> None:
+    elements = Elements(page_of(play(tmp_path, "oracle")))
+    assert not {"link", "iframe", "object", "embed", "img", "form", "base"} & set(elements.tags)
+    links = [value for name, value in elements.attributes if name in ("href", "src", "action")]
+    assert links and all(value is not None and value.startswith("#") for value in links)
+    assert not [name for name, _ in elements.attributes if name.startswith("on")]
+    assert not [name for name, _ in elements.attributes if name == "style"]
+    text = page_of(tmp_path)
+    assert "default-src 'none'" in text and "unsafe-inline" not in text
+    assert not re.search(r"https?://|url\(|@import", text)
+
+
+def test_texts_of_a_run_stay_data(tmp_path: Path) -> None:
+    page = page_of(play(tmp_path, "oracle"))
+    assert "<script>document.title" not in page and "<img" not in page
+    elements = Elements(page)
+    assert elements.tags.count("script") == 2
+    episodes = json.loads(elements.scripts[0])
+    assert len(episodes) == 30
+    assert EVIL in episodes[0]["steps"][0]["obs"]
+    assert episodes[0]["seed"].isdigit()  # a JavaScript number would lose its last digits
+
+
+def test_an_agent_s_name_is_escaped(tmp_path: Path) -> None:
+    oracle = evaluation.AgentSpec("<b>|`x`\n", named_agent("oracle").make)
+    evaluation.run(hostile(), oracle, out=tmp_path)
+    runs = load_runs([tmp_path])
+    assert "<b>|" not in html_report(runs) and "&lt;b&gt;|" in html_report(runs)
+    rows = [line for line in markdown_report(runs).splitlines() if "40" in line or "30/30" in line]
+    assert rows and "&lt;b\\>\\|\\`x\\`" in rows[0]
+
+
+def test_the_leaderboard_is_best_first_with_intervals(tmp_path: Path) -> None:
+    play(tmp_path, "random", "oracle")
+    runs = load_runs(find_runs(tmp_path))
+    assert [run.agent for run in runs] == ["oracle", "random"]
+    markdown = markdown_report(runs)
+    assert "| oracle | 100.0 | 30/30 | 88.6 – 100.0 |" in markdown
+    assert "| even | 15/15, 100.0 % |" in markdown
+    page = html_report(runs)
+    assert 'aria-label="88.6 – 100.0 percent"' in page and page.count("<svg") == 2
+
+
+def test_incomplete_runs_show_bounds_and_no_estimate(tmp_path: Path) -> None:
+    broken = ad_hoc_suite(ENV, kwargs={"breaks": ["count-2"]})
+    page = page_of(play(tmp_path, "oracle", suite=broken))
+    assert "96.7 – 100.0" in page and "incomplete: bounds, 29 of 30 episodes" in page
+    assert "env_exception" in page
+    assert "| oracle | – | 29/30 | 96.7 – 100.0 | – |" in markdown_report(
+        load_runs(find_runs(tmp_path))
+    )
+
+
+def test_large_runs_show_failures_and_a_seeded_sample(tmp_path: Path) -> None:
+    solved_odd = AgentSpec("mixed", lambda env, seed: Mixed(env))
+    evaluation.run(hostile(), solved_odd, out=tmp_path)
+    everything = viewer_data([("mixed", tmp_path)])
+    assert everything.shown == everything.total == 30
+    bound = len(everything.json) * 3 // 4
+    part = viewer_data([("mixed", tmp_path)], max_bytes=bound)
+    episodes = json.loads(part.json)
+    assert len(part.json.encode()) <= bound + 2 and 0 < part.shown == len(episodes) < 30
+    assert sum(not episode["success"] for episode in episodes) == 15
+    assert viewer_data([("mixed", tmp_path)], max_bytes=bound) == part
+    assert viewer_data([("mixed", tmp_path)], max_bytes=bound, seed=1) != part
+    assert f"{part.shown} of 30 episodes are shown" in page_of(tmp_path, max_bytes=bound)
+
+
+class Mixed:
+    """Solves the tasks of odd numbers only, in as many steps as the others."""
+
+    def __init__(self, env: Any) -> None:
+        self._policy = env.unwrapped.policy("oracle")
+
+    def act(self, turn: Turn) -> Reply:
+        action = self._policy(turn.observation, turn.info)
+        spoil = action == "stop[]" and int(turn.task.id.removeprefix("count-")) % 2 == 0
+        return Reply("add[1]" if spoil else action)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def test_runs_of_different_suites_are_not_mixed(tmp_path: Path) -> None:
+    play(tmp_path, "oracle")
+    play(tmp_path, "random", suite=ad_hoc_suite(ENV, tasks=["count-1"]))
+    with pytest.raises(RunError, match="different suites"):
+        load_runs(find_runs(tmp_path))
+
+
+def test_a_folder_without_runs_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="holds no run"):
+        find_runs(tmp_path)
+
+
+def test_numbers_as_people_read_them() -> None:
+    assert (percent(None), percent(0.4453125), number(None), number(1.005, 1)) == (
+        "–",
+        "44.5",
+        "–",
+        "1.0",
+    )
+    assert span(evaluation.wilson(57, 128)) == "36.2 – 53.2"
+    assert span(evaluation.task_bootstrap([1, 1])) == "all equal"
+    assert span(None) == "–"
+
+
+@pytest.fixture
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("no Chromium on this machine")
+    with playwright.sync_playwright() as driver:
+        flags = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
+        opened = driver.chromium.launch(executable_path=chromium, args=flags)
+        yield opened
+        opened.close()
+
+
+def test_the_viewer_works_by_keyboard(tmp_path: Path, browser: Any) -> None:
+    play(tmp_path, "random", "oracle")
+    report = write_report(tmp_path, load_runs(find_runs(tmp_path)))
+    page = browser.new_page()
+    problems: list[str] = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda message: problems.append(message.text))
+    page.goto(report.as_uri())
+    assert page.title().startswith("Counting-v0") and "60 of 60" in page.inner_text("#count")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    assert page.inner_text("#viewer h3") == "count-1"
+    assert "count 1 of 2" + EVIL in page.inner_text("#viewer pre")
+    page.keyboard.press("End")
+    assert "end" in page.inner_text(".controls") and "done" in page.inner_text("#viewer")
+    page.keyboard.press("/")
+    page.keyboard.type("count-7")
+    assert page.inner_text("#viewer h3") == "count-7"
+    page.select_option("#agent", "random")
+    assert "1 of 60" in page.inner_text("#count")
+    page.goto(report.as_uri() + f"#oracle/{ENV}/count-9/0")
+    page.reload()
+    assert page.inner_text("#viewer h3") == "count-9"
+    assert problems == []

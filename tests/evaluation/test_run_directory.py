@@ -1,0 +1,233 @@
+from __future__ import annotations
+
+import errno
+import gzip
+import json
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentgym_suite.episodes import Episode
+from agentgym_suite.errors import DiskFull, RunError
+from agentgym_suite.evaluation.long_texts import LONG_BYTES, LongTexts
+from agentgym_suite.evaluation.records import EpisodeKey, TextReference
+from agentgym_suite.evaluation.run_directory import (
+    ATTEMPTS,
+    EPISODES,
+    OBSERVATIONS,
+    RUN,
+    RunDirectory,
+    differing_keys,
+    read_records,
+)
+
+HEADER: dict[str, Any] = {
+    "schema_version": 1,
+    "suite": {"id": "tiny", "version": 1},
+    "policy_version": None,
+    "config": {"agent": {"name": "oracle"}, "version": "1"},
+}
+
+
+def open_run(folder: Path, **config: Any) -> RunDirectory:
+    header = {**HEADER, "config": {**HEADER["config"], **config}}
+    return RunDirectory(folder, header, resume="auto")
+
+
+def key(task: str) -> EpisodeKey:
+    return EpisodeKey("Counting-v0", task, 0)
+
+
+def episode(task: str) -> Episode:
+    return Episode(task, 0, 1, "", "", "test", (), 0.0, False, "failure", None, {}, "{}")
+
+
+def write(folder: Path, *tasks: str) -> None:
+    with open_run(folder) as run:
+        for task in tasks:
+            run.finish(key(task), episode(task))
+
+
+def tasks_in(folder: Path) -> list[str]:
+    return [record["key"]["task_id"] for record in read_records(folder / EPISODES)]
+
+
+def test_finished_episodes_are_remembered(tmp_path: Path) -> None:
+    write(tmp_path / "run", "a", "b")
+    with open_run(tmp_path / "run") as run:
+        assert run.finished == {key("a"), key("b")}
+
+
+@pytest.mark.parametrize("cut", [1, 2, 30])
+def test_a_torn_last_line_is_cut_off(tmp_path: Path, cut: int) -> None:
+    write(tmp_path, "a", "b")
+    path = tmp_path / EPISODES
+    path.write_bytes(path.read_bytes()[:-cut])
+    assert tasks_in(tmp_path) == ["a"]
+    with open_run(tmp_path) as run:
+        assert run.finished == {key("a")}
+        run.finish(key("b"), episode("b"))
+    assert tasks_in(tmp_path) == ["a", "b"]
+    assert path.read_bytes().endswith(b"}\n")
+
+
+def test_a_last_line_of_zeros_is_cut_off(tmp_path: Path) -> None:
+    write(tmp_path, "a")
+    with (tmp_path / EPISODES).open("ab") as stream:
+        stream.write(b"\0" * 50 + b"\n")
+    with open_run(tmp_path) as run:
+        assert run.finished == {key("a")}
+
+
+def test_damage_in_the_middle_is_named(tmp_path: Path) -> None:
+    write(tmp_path, "a", "b", "c")
+    path = tmp_path / EPISODES
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(lines[0] + lines[1][:20] + b"\n" + lines[2])
+    with pytest.raises(RunError, match="line 2"), open_run(tmp_path):
+        pass
+
+
+def test_a_repeated_episode_is_named(tmp_path: Path) -> None:
+    write(tmp_path, "a")
+    path = tmp_path / EPISODES
+    path.write_bytes(path.read_bytes() * 2)
+    with pytest.raises(RunError, match="twice"), open_run(tmp_path):
+        pass
+
+
+def test_another_configuration_is_refused_with_its_keys(tmp_path: Path) -> None:
+    write(tmp_path, "a")
+    with pytest.raises(RunError, match=r'version: "1", now "2"') as raised:
+        open_run(tmp_path, version="2").__enter__()
+    assert "agent" not in str(raised.value)
+    assert tasks_in(tmp_path) == ["a"]
+
+
+def test_a_directory_where_nothing_was_played_takes_any_run(tmp_path: Path) -> None:
+    write(tmp_path)
+    with open_run(tmp_path, version="2") as run:
+        run.finish(key("a"), episode("a"))
+    with pytest.raises(RunError, match="another configuration"), open_run(tmp_path):
+        pass
+
+
+def test_resuming_can_be_forbidden(tmp_path: Path) -> None:
+    write(tmp_path, "a")
+    with pytest.raises(RunError, match="resuming is off"):
+        RunDirectory(tmp_path, HEADER, resume="never").__enter__()
+
+
+def test_another_schema_version_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, "a")
+    header = json.loads((tmp_path / RUN).read_text())
+    (tmp_path / RUN).write_text(json.dumps({**header, "schema_version": 2}))
+    with pytest.raises(RunError, match="schema version 2"), open_run(tmp_path):
+        pass
+
+
+def test_records_without_a_header_are_not_touched(tmp_path: Path) -> None:
+    write(tmp_path, "a")
+    (tmp_path / RUN).unlink()
+    with pytest.raises(RunError, match=RUN), open_run(tmp_path):
+        pass
+
+
+def test_a_second_writer_is_refused(tmp_path: Path) -> None:
+    refused: list[RunError] = []
+
+    def second() -> None:
+        try:
+            write(tmp_path, "b")
+        except RunError as error:
+            refused.append(error)
+
+    with open_run(tmp_path):
+        thread = threading.Thread(target=second)
+        thread.start()
+        thread.join()
+    assert len(refused) == 1 and "another process" in str(refused[0])
+    write(tmp_path, "b")
+
+
+def test_a_full_disk_leaves_what_was_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, "a")
+    real_write = os.write
+
+    def comes_short(descriptor: int, data: bytes) -> int:
+        return real_write(descriptor, data[:100])
+
+    def fails(descriptor: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with open_run(tmp_path) as run:
+        # As a disk does that fills up: one write comes short, the next one fails.
+        writes = iter([comes_short, fails])
+        monkeypatch.setattr(os, "write", lambda d, data: next(writes)(d, data))
+        with pytest.raises(DiskFull, match="no space left"):
+            run.finish(key("b"), episode("b"))
+    monkeypatch.undo()
+    assert (tmp_path / EPISODES).read_bytes().endswith(b"}\n")
+    write(tmp_path, "b")
+    assert tasks_in(tmp_path) == ["a", "b"]
+
+
+def test_keys_outside_the_plan_are_refused(tmp_path: Path) -> None:
+    write(tmp_path, "a", "z")
+    with open_run(tmp_path) as run, pytest.raises(RunError, match="'z'"):
+        run.check_keys([key("a"), key("b")])
+
+
+def test_attempts_are_counted(tmp_path: Path) -> None:
+    with open_run(tmp_path) as run:
+        run.lose(key("a"), episode("a"), 1)
+        run.lose(key("a"), episode("a"), 2)
+    with open_run(tmp_path) as run:
+        assert run.attempts == {key("a"): [1, 2]}
+        assert run.finish(key("a"), episode("a")).attempts == 3
+    assert len(list(read_records(tmp_path / ATTEMPTS))) == 2
+
+
+def test_differing_keys_are_dotted() -> None:
+    old = {"a": {"b": 1, "c": [1]}, "d": None}
+    assert differing_keys(old, old) == []
+    assert differing_keys(old, {"a": {"b": 2, "c": [1]}}) == ["a.b: 1, now 2"]
+    assert differing_keys({}, {"x": "y"}) == ['x: null, now "y"']
+
+
+def test_long_texts_are_kept_apart(tmp_path: Path) -> None:
+    texts = LongTexts(tmp_path / OBSERVATIONS)
+    assert texts.keep("é" * (LONG_BYTES // 2)) is None
+    first, second = "é" * (LONG_BYTES // 2 + 1), "x" * 200_000
+    references = [texts.keep(first), texts.keep(second)]
+    assert all(references)
+    assert [texts.read(r) for r in references if r] == [first, second]
+    lines = gzip.decompress((tmp_path / OBSERVATIONS).read_bytes()).splitlines()
+    assert [json.loads(line)["text"] for line in lines] == [first, second]
+
+
+@pytest.mark.parametrize("cut", [1, 10, 100])
+def test_a_torn_long_text_is_cut_off(tmp_path: Path, cut: int) -> None:
+    path = tmp_path / OBSERVATIONS
+    texts = LongTexts(path)
+    texts.keep("a" * 70_000)
+    size = path.stat().st_size
+    texts.keep(os.urandom(40_000).hex())
+    os.truncate(path, path.stat().st_size - cut)
+    texts.cut_torn_end()
+    assert path.stat().st_size == size
+
+
+def test_a_wrong_reference_is_named(tmp_path: Path) -> None:
+    texts = LongTexts(tmp_path / OBSERVATIONS)
+    reference = texts.keep("a" * 70_000)
+    assert reference is not None
+    with pytest.raises(RunError, match="another text"):
+        texts.read(TextReference("0" * 64, reference.offset))
+    with pytest.raises(RunError, match="no readable text"):
+        texts.read(TextReference(reference.sha256, 3))

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agentgym_suite.errors import DataMissing, UsageError
+from agentgym_suite.evaluation.suites import (
+    episode_seed,
+    load_suite,
+    parse_suite,
+    shipped_suites,
+)
+
+TOML = """
+id = "tiny"
+version = 3
+[[env]]
+id = "Counting-v0"
+split = "test"
+tasks = ["count-0", "count-1"]
+trials = 2
+max_steps = 5
+"""
+
+
+def parse(text: str) -> object:
+    return parse_suite(text, source="the test")
+
+
+def test_seeds_are_the_specification_s() -> None:
+    assert episode_seed("smoke", 1, "ALFWorld-v0", "g0001", 0) == 4048255801517674940
+    assert episode_seed("smoke", 1, "ALFWorld-v0", "g0001", 1) == 752314546872097498
+
+
+def test_seeds_depend_on_every_part_of_the_key() -> None:
+    key = ("s", 1, "e", "t", 0)
+    others = [("S", 1, "e", "t", 0), ("s", 2, "e", "t", 0), ("s", 1, "E", "t", 0)]
+    others += [("s", 1, "e", "T", 0), ("s", 1, "e", "t", 1)]
+    seeds = {episode_seed(*other) for other in [key, *others]}
+    assert len(seeds) == 6
+    assert all(0 <= seed < 2**63 for seed in seeds)
+
+
+def test_a_suite_says_what_it_is() -> None:
+    suite = parse_suite(TOML, source="the test")
+    assert (suite.id, suite.version, suite.planned) == ("tiny", 3, 4)
+    assert suite.envs[0].tasks == ("count-0", "count-1")
+    assert suite.departures == ()
+
+
+def test_the_digest_follows_content_not_layout() -> None:
+    suite = parse_suite(TOML, source="a")
+    spread = TOML.replace('["count-0", "count-1"]', '[\n "count-0",\n "count-1" ] # same')
+    assert parse_suite(spread, source="b").digest == suite.digest
+    for old, new in (("version = 3", "version = 4"), ("count-1", "count-2"), ("= 5", "= 6")):
+        assert parse_suite(TOML.replace(old, new), source="c").digest != suite.digest
+
+
+def test_a_task_list_file_equals_its_ids(tmp_path: Path) -> None:
+    (tmp_path / "ids.txt").write_text("# the list\ncount-0\n\ncount-1\n")
+    path = tmp_path / "tiny.toml"
+    path.write_text(TOML.replace('tasks = ["count-0", "count-1"]', 'task_list = "ids.txt"'))
+    assert load_suite(path).digest == parse_suite(TOML, source="a").digest
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"count-1"]', '"count-0"]', "count-0"),
+        ("trials = 2", "trials = 0", "trials"),
+        ("max_steps = 5", "max_steps = 0", "max_steps"),
+        ("max_steps = 5", "horizon = 5", "horizon"),
+        ("version = 3", "version = true", "version"),
+        ("version = 3", "", "version"),
+        ('tasks = ["count-0", "count-1"]', "tasks = []", "no tasks"),
+        ('tasks = ["count-0", "count-1"]', "tasks = [1]", "strings"),
+        ('tasks = ["count-0", "count-1"]', "", "task_list"),
+        ('tasks = ["count-0", "count-1"]', 'task_list = "none.txt"', "none.txt"),
+        ("[[env]]", "[env]", "env"),
+        ("id =", "id", "TOML"),
+    ],
+)
+def test_a_wrong_suite_is_one_sentence(old: str, new: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        parse(TOML.replace(old, new, 1))
+
+
+def test_an_environment_stands_once() -> None:
+    with pytest.raises(UsageError, match="more than once"):
+        parse(TOML + TOML[TOML.index("[[env]]") :].replace("count-", "other-"))
+
+
+def test_unknown_suites_are_named() -> None:
+    with pytest.raises(UsageError, match="smoke"):
+        load_suite("smok")
+    with pytest.raises(DataMissing, match=r"nowhere\.toml"):
+        load_suite("nowhere.toml")
+
+
+def test_every_shipped_suite_loads() -> None:
+    assert "smoke" in shipped_suites()
+    for name in shipped_suites():
+        assert load_suite(name).id == name
+
+
+def test_a_part_keeps_the_seeds_and_is_not_rankable() -> None:
+    suite = parse_suite(TOML, source="a")
+    part = suite.part(tasks=["count-1"])
+    assert (part.id, part.version, part.envs[0].tasks) == ("tiny", 3, ("count-1",))
+    assert part.departures and part.digest != suite.digest
+    assert suite.part(episodes=1).envs[0].tasks == ("count-0",)
+    assert suite.part(trials=7).planned == 14
+    assert suite.part(episodes=2, trials=2) is suite
+    with pytest.raises(UsageError, match="count-9"):
+        suite.part(tasks=["count-9"])

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from agentgym_suite.errors import UnknownSplit, UnknownTask, UsageError
+from agentgym_suite.evaluation.suites import EnvEntry, Suite
+from agentgym_suite.evaluation.worlds import ad_hoc_suite, open_suite
+
+ENV = "Counting-v0"
+pytestmark = pytest.mark.usefixtures("counting_env")
+
+
+def suite(*tasks: str, **changes: Any) -> Suite:
+    return Suite("tiny", 1, (EnvEntry(ENV, tasks or ("count-0", "count-1"), **changes),))
+
+
+def test_a_fitting_suite_opens() -> None:
+    opened = open_suite(suite(expected={"tasks": 2}), {}, allow_missing=False)
+    assert opened.suite.departures == ()
+    assert opened.digest == opened.suite.digest
+    assert opened.setup_s[ENV] >= 0
+    assert opened.worlds[0].make().unwrapped.spec is not None
+
+
+def test_missing_tasks_are_listed_by_id() -> None:
+    with pytest.raises(UsageError, match=r"2 of 3 tasks .* count-60, other-1"):
+        open_suite(suite("count-60", "count-1", "other-1"), {}, allow_missing=False)
+
+
+def test_numbers_are_no_task_ids_of_a_suite() -> None:
+    with pytest.raises(UsageError, match="1 of 1 tasks"):
+        open_suite(suite("7"), {}, allow_missing=False)
+
+
+def test_what_is_there_can_be_played_but_not_ranked() -> None:
+    given = suite("count-60", "count-1")
+    opened = open_suite(given, {}, allow_missing=True)
+    assert opened.worlds[0].entry.tasks == opened.suite.envs[0].tasks == ("count-1",)
+    assert opened.digest == given.digest != opened.suite.digest
+    assert "count-60" in opened.suite.departures[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"expected": {"tasks": 3}}, "expects 3"),
+        ({"expected": {"families": {"even": 2}}}, "families"),
+        ({"data_digest": "sha256:00"}, "digest"),
+    ],
+)
+def test_data_that_do_not_fit_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        open_suite(suite(**changes), {}, allow_missing=False)
+
+
+def test_an_environment_that_is_not_installed_is_reported() -> None:
+    both = replace(suite(), envs=(*suite().envs, EnvEntry("Nowhere-v0", ("a",))))
+    opened = open_suite(both, {}, allow_missing=False)
+    assert [world.entry.id for world in opened.worlds] == [ENV]
+    assert opened.suite.departures == ("Nowhere-v0 is not installed",)
+    alone = Suite("tiny", 1, (EnvEntry("Nowhere-v0", ("a",)),))
+    with pytest.raises(UsageError, match="Nowhere-v0 is not installed"):
+        open_suite(alone, {}, allow_missing=False)
+
+
+def test_data_for_a_stranger_are_refused() -> None:
+    with pytest.raises(UsageError, match="Other-v0"):
+        open_suite(suite(), {"Other-v0": "x"}, allow_missing=False)
+
+
+def test_an_ad_hoc_suite_takes_the_test_split() -> None:
+    opened = ad_hoc_suite(ENV)
+    assert opened.suite.id == "Counting-v0-test"
+    assert opened.suite.envs[0].tasks == tuple(f"count-{i}" for i in range(30))
+    assert opened.suite.departures
+    assert ad_hoc_suite(ENV, split="train").suite.envs[0].tasks[0] == "count-30"
+    assert len(ad_hoc_suite(ENV, episodes=4).suite.envs[0].tasks) == 4
+
+
+def test_an_ad_hoc_suite_takes_chosen_tasks() -> None:
+    assert ad_hoc_suite(ENV, tasks=["5", "count-40"]).suite.envs[0].tasks == ("count-5", "count-40")
+    with pytest.raises(UnknownTask):
+        ad_hoc_suite(ENV, tasks=["count-60"])
+    with pytest.raises(UnknownSplit, match="train"):
+        ad_hoc_suite(ENV, split="night")
+    with pytest.raises(UsageError, match="more than once"):
+        ad_hoc_suite(ENV, tasks=["5", "count-5"])
+    with pytest.raises(UsageError, match="not registered"):
+        ad_hoc_suite("Nowhere-v0")
