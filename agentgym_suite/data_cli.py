@@ -53,7 +53,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     listing.set_defaults(run=_run_list)
 
     download = actions.add_parser("download", help="fetch a data set and import it")
-    download.add_argument("name", metavar="NAME")
+    download.add_argument("name", metavar="NAME", help="a data set of `data list`")
     download.add_argument("--yes", action="store_true", help="take the licence as read")
     download.add_argument(
         "--optional", action="store_true", help="fetch the optional files of the data set too"
@@ -75,7 +75,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     verify.set_defaults(run=_run_verify)
 
     path = actions.add_parser("path", help="print where a data set lies, and nothing else")
-    path.add_argument("name", metavar="NAME")
+    path.add_argument("name", metavar="NAME", help="a data set of `data list`")
     path.set_defaults(run=_run_path)
 
 
