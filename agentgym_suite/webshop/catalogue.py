@@ -16,8 +16,14 @@ from pathlib import Path
 
 from agentgym_suite.data import Json, Progress
 from agentgym_suite.errors import UsageError
+from agentgym_suite.indexes.hits import Hits
 from agentgym_suite.webshop.goals import Goal, GoalKind, GoalSet
-from agentgym_suite.webshop.product_search import SearchBackend, cached_search, open_search
+from agentgym_suite.webshop.product_search import (
+    MOST_HITS,
+    SearchBackend,
+    cached_search,
+    open_search,
+)
 from agentgym_suite.webshop.special_queries import SpecialQueries
 from agentgym_suite.webshop.store import FindProduct, Store
 from agentgym_suite.webshop.store_folder import StoreChoice, locate_store
@@ -69,8 +75,8 @@ class Catalogue:
         self._special = SpecialQueries(store, self.digest) if choice.special_queries else None
         # The store's reader and no method, so that what keeps it does not keep the catalogue.
         self.product: FindProduct = store.product
-        index = open_search(choice.search, store, progress)
-        self._search = cached_search(index, choice.cache_size)
+        self._index = open_search(choice.search, store, progress)
+        self._search = cached_search(self._index, choice.cache_size)
         # Once, because a digest is computed whenever it is asked for.
         self._provenance: Mapping[str, Json] = {
             "catalogue": self.digest,
@@ -81,7 +87,7 @@ class Catalogue:
             "price_source": store.price_source,
             "noun_source": store.manifest.notes["noun_source"],
             "search": choice.search,
-            "index": index.digest,
+            "index": self._index.digest,
             "special_queries": choice.special_queries,
         }
 
@@ -96,6 +102,10 @@ class Catalogue:
             if answer is not None:
                 return answer
         return self._search(" ".join(keywords))
+
+    def hits(self, keywords: Sequence[str], k: int = MOST_HITS) -> Hits:
+        """The best `k` products for keywords with their scores; for showing, not for playing."""
+        return self._index.search(" ".join(keywords), k)
 
     def provenance(self) -> dict[str, Json]:
         """What results over this catalogue depend on."""

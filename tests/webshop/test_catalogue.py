@@ -281,3 +281,12 @@ def test_lucene_finds_the_same(folder: Path) -> None:
         words = goal.instruction.split(" ")
         assert own.search(words) == lucene.search(words)
     assert lucene.provenance()["search"] == "lucene"
+
+
+def test_hits_are_the_search_with_its_scores() -> None:
+    catalogue = open_catalogue()
+    words = ("coffee", "table")
+    hits = catalogue.hits(words)
+    assert hits.ids == catalogue.search(words)
+    assert list(hits.scores) == sorted(hits.scores, reverse=True)
+    assert catalogue.hits(words, 3).ids == hits.ids[:3]
