@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,15 @@ def shared() -> Path:
     if not folder:
         pytest.skip("AGENTGYM_SUITE_SHARED is not set: no benchmark data to compare with")
     return Path(folder)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """One data home for the whole run, so that the embedded worlds are built once."""
+    folder = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AGENTGYM_SUITE_HOME", str(folder))
+        yield folder
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -13,16 +12,6 @@ from agentgym_suite import doctor
 from agentgym_suite.cli import main
 from agentgym_suite.errors import UsageError
 from agentgym_suite.play import _env_id
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("home")
-
-
-@pytest.fixture(autouse=True)
-def use_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AGENTGYM_SUITE_HOME", str(home))
 
 
 def test_version_and_help_exit_zero(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +31,6 @@ SECTIONS = (
 )  # fmt: skip
 every_environment = pytest.mark.parametrize("env_id", agentgym_suite.ENV_IDS)
 AWKWARD = ("é 你好 😀", "", "\n", "search[é你好😀]", "x" * 1_000_000)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """One data home for this file, so that the embedded worlds are built once."""
-    folder = tmp_path_factory.mktemp("home")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AGENTGYM_SUITE_HOME", str(folder))
-        yield folder
 
 
 def game(env: gym.Env[str, str]) -> Any:
@@ -173,7 +163,7 @@ def test_pickles_before_reset_play_the_same_and_live_ones_refuse(env_id: str) ->
 
 
 @every_environment
-def test_one_seed_is_one_episode_under_any_hash_seed(env_id: str, home: Path) -> None:
+def test_one_seed_is_one_episode_under_any_hash_seed(env_id: str) -> None:
     program = (
         "import gymnasium as gym, agentgym_suite, hashlib\n"
         "from tests.test_every_environment import random_transcript\n"
@@ -183,7 +173,7 @@ def test_one_seed_is_one_episode_under_any_hash_seed(env_id: str, home: Path) ->
     )
     outputs = set()
     for hash_seed in ("0", "1234"):
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "AGENTGYM_SUITE_HOME": str(home)}
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
         done = subprocess.run(
             [sys.executable, "-c", program],
             env=environment,

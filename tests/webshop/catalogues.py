@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from agentgym_suite.webshop.goals import Goal, GoalKind
 from agentgym_suite.webshop.products import Product
 
@@ -73,8 +71,8 @@ class MemoryGoals(Sequence[Goal]):
     def __getitem__(self, index: int) -> Goal:  # type: ignore[override]
         return self._goals[index]
 
-    def draw(self, rng: np.random.Generator, indices: Sequence[int]) -> int:
-        return indices[int(rng.integers(len(indices)))]
+    def draw(self, u: float, indices: Sequence[int]) -> int:
+        return indices[int(u * len(indices))]
 
 
 class MemoryCatalogue:
