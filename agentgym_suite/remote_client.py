@@ -1,0 +1,357 @@
+"""Talking to an environment server: retries, typed errors, and its answers as our own values."""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import httpx
+import numpy as np
+
+from agentgym_suite.calls import CallCodec, Tool
+from agentgym_suite.errors import (
+    AgentGymSuiteError,
+    EpisodeNotRunning,
+    RemoteEnvError,
+    ServerUnreachable,
+    SessionExpired,
+    SessionLost,
+    StepTimeout,
+    UnknownSplit,
+    UnknownTask,
+    UsageError,
+)
+from agentgym_suite.tasks import NumberedIds, TaskSet
+
+IDS_PER_REQUEST = 10_000
+MOST_RETRIES = 5
+FIRST_PAUSE_S = 0.1
+LONGEST_PAUSE_S = 5.0
+FAREWELL_S = 5.0  # a server that is gone must not hold up an exit
+TYPE_PREFIX = "urn:agentgym-suite:error:"
+
+_RETRIED_STATUS = (502, 503)
+_ERRORS: Mapping[str, type[AgentGymSuiteError]] = {
+    "no-task": UnknownTask,
+    "no-env": UsageError,
+    "invalid": UsageError,
+    "forbidden-kwarg": UsageError,
+    "unauthorized": UsageError,
+    "too-large": UsageError,
+    "bad-json": UsageError,
+    "not-reset": EpisodeNotRunning,
+    "episode-over": EpisodeNotRunning,
+    "no-session": SessionLost,
+    "lease-expired": SessionExpired,
+    "step-timeout": StepTimeout,
+    "full": ServerUnreachable,
+    "draining": ServerUnreachable,
+    "overloaded": ServerUnreachable,
+}
+# after these nothing more can be done with the session
+_FATAL = frozenset({"no-session", "lease-expired", "step-timeout", "env-error", "broken"})
+
+
+class ServerProblem(Exception):
+    """An answer that is an error, before it becomes one of the suite's exceptions."""
+
+    def __init__(self, status: int, slug: str, detail: str, field: str, retry_after: str) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.slug = slug
+        self.detail = detail
+        self.field = field
+        self.retry_after_s = float(retry_after) if retry_after.isdecimal() else 0.0
+
+    @property
+    def retried(self) -> bool:
+        """Whether the same request may succeed later."""
+        return self.status in _RETRIED_STATUS and self.slug != "draining" or self.slug == "busy"
+
+    def exception(self) -> AgentGymSuiteError:
+        """The suite's exception for it."""
+        if self.slug == "invalid" and self.field == "split":
+            return UnknownSplit(self.detail)
+        return _ERRORS.get(self.slug, RemoteEnvError)(self.detail)
+
+
+class ServerClient:
+    """One or several servers that are as good as each other.
+
+    Connections are opened at the first request of a process, so that the object survives a fork.
+
+    Args:
+        urls: the servers' addresses.
+        token: their bearer token.
+        timeout_s: longest time for one request, retries included.
+        lease_s: the lease asked for.
+        transport: how requests travel; None for the network.
+
+    Raises:
+        UsageError: on a wrong address, timeout or lease.
+    """
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        *,
+        token: str | None,
+        timeout_s: float,
+        lease_s: float,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        for url in urls:
+            if not url.startswith(("http://", "https://")):
+                raise UsageError(f"server_url is {url!r}; give http://host:port")
+        if not urls or timeout_s <= 0 or lease_s < 1:
+            raise UsageError(
+                f"server_url {list(urls)}, timeout_s {timeout_s}, lease_s {lease_s}; give an "
+                "address, a positive timeout and a lease of at least 1 s"
+            )
+        self.timeout_s = timeout_s
+        self.lease_s = lease_s
+        self._token = None if token is None else token.encode("utf-8")
+        self._transport = transport
+        # instances cannot count each other, so chance spreads them over the servers
+        first = secrets.randbelow(len(urls))
+        self._urls = [url.rstrip("/") for url in (*urls[first:], *urls[:first])]
+        self._random = random.Random(secrets.randbits(64))
+        self._http: httpx.Client | None = None
+        self._process = -1
+
+    def get(self, path: str) -> dict[str, Any]:
+        """A document that every server of the list has."""
+        problem: AgentGymSuiteError | None = None
+        for url in list(self._urls):
+            try:
+                return self.request("GET", url + path)
+            except ServerUnreachable as error:
+                problem = problem or error
+        raise problem or ServerUnreachable("no server")
+
+    def open_session(self, env_id: str, kwargs: Mapping[str, Any]) -> SessionHandle:
+        """A session with the first server that has a place; refusing ones are asked last next time.
+
+        Raises:
+            ServerUnreachable: if none has.
+        """
+        body: dict[str, Any] = {"env_id": env_id, "lease_s": self.lease_s}
+        if kwargs:
+            body["env_kwargs"] = dict(kwargs)
+        problem: AgentGymSuiteError | None = None
+        for url in list(self._urls):
+            try:
+                answer = self.request("POST", f"{url}/v1/sessions", body, key=secrets.token_hex(16))
+            except ServerUnreachable as error:
+                problem = problem or error
+                self._urls.remove(url)
+                self._urls.append(url)
+            else:
+                return SessionHandle(self, f"{url}/v1/sessions/{answer['session_id']}", answer)
+        raise problem or ServerUnreachable("no server")
+
+    def request(
+        self, method: str, url: str, body: Mapping[str, Any] | None = None, key: str = ""
+    ) -> dict[str, Any]:
+        """One request, repeated while that makes sense; its JSON answer ({} for none).
+
+        Raises:
+            AgentGymSuiteError: the typed form of the server's problem.
+            ServerUnreachable: if no usable answer came in time.
+        """
+        try:
+            return self.request_or_problem(method, url, body, key)
+        except ServerProblem as problem:
+            raise problem.exception() from None
+
+    def request_or_problem(
+        self, method: str, url: str, body: Mapping[str, Any] | None = None, key: str = ""
+    ) -> dict[str, Any]:
+        """Like ``request``, with the server's own problems as ``ServerProblem``."""
+        deadline = time.monotonic() + self.timeout_s
+        pause = FIRST_PAUSE_S
+        reason = ""
+        for attempt in range(MOST_RETRIES + 1):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                break
+            asked_pause = 0.0
+            try:
+                return self.once(method, url, body, key, left)
+            except ServerProblem as problem:
+                if not problem.retried or attempt == MOST_RETRIES:
+                    raise
+                reason, asked_pause = problem.detail, problem.retry_after_s
+            except httpx.TransportError as error:
+                reason = f"{type(error).__name__} {error}".strip()
+            wait = max(asked_pause, pause * (0.5 + self._random.random()))
+            if attempt == MOST_RETRIES or time.monotonic() + wait > deadline:
+                break
+            time.sleep(wait)
+            pause = min(2 * pause, LONGEST_PAUSE_S)
+        raise ServerUnreachable(
+            f"{httpx.URL(url).copy_with(path='/', query=None)} gave no usable answer "
+            f"({reason or 'timeout'}); see that it runs and that the address is right"
+        )
+
+    def once(
+        self, method: str, url: str, body: Mapping[str, Any] | None, key: str, timeout_s: float
+    ) -> dict[str, Any]:
+        """One request, not repeated.
+
+        Raises:
+            ServerProblem: the server's problem.
+            httpx.TransportError: if there was no answer.
+        """
+        headers = {"Idempotency-Key": key} if key else {}
+        response = self._connections().request(
+            method, url, json=body, headers=headers, timeout=timeout_s
+        )
+        if response.is_success:
+            value = response.json() if response.content else {}
+            return value if isinstance(value, dict) else {}
+        raise _problem(response)
+
+    def _connections(self) -> httpx.Client:
+        if self._http is None or self._process != os.getpid():
+            bearer = [] if self._token is None else [(b"Authorization", b"Bearer " + self._token)]
+            self._http = httpx.Client(
+                headers=bearer,
+                transport=self._transport,
+                # requests go to the named server only, whatever proxies the machine has
+                trust_env=False,
+            )
+            self._process = os.getpid()
+        return self._http
+
+    def close(self) -> None:
+        """Close the connections; a later request opens new ones."""
+        http, self._http = self._http, None
+        if http is not None and self._process == os.getpid() and self._transport is None:
+            http.close()
+
+
+class SessionHandle:
+    """A session at one server, renewed by a thread until it ends.
+
+    Args:
+        client: how to reach the server.
+        url: the session's address.
+        created: the server's answer to its creation.
+    """
+
+    def __init__(self, client: ServerClient, url: str, created: Mapping[str, Any]) -> None:
+        self.usable = True
+        self.process = os.getpid()
+        self.spec: Mapping[str, Any] = created["spec"]
+        self._client = client
+        self._url = url
+        self._ended = threading.Event()
+        threading.Thread(
+            target=self._keep_alive,
+            args=(float(created["lease_s"]) / 3,),
+            name="lease renewal",
+            daemon=True,
+        ).start()
+
+    def get(self, path: str) -> dict[str, Any]:
+        """A document below the session's address."""
+        return self._ask("GET", path, None, "")
+
+    def post(self, path: str, body: Mapping[str, Any], key: str = "") -> dict[str, Any]:
+        """The answer to a call of the session."""
+        return self._ask("POST", path, body, key)
+
+    def end(self) -> None:
+        """Delete the session at the server, if it can be reached."""
+        self._ended.set()
+        if not self.usable or self.process != os.getpid():
+            return
+        self.usable = False
+        with suppress(httpx.HTTPError, ServerProblem):
+            self._client.once("DELETE", self._url, None, "", FAREWELL_S)
+
+    def _ask(
+        self, method: str, path: str, body: Mapping[str, Any] | None, key: str
+    ) -> dict[str, Any]:
+        try:
+            return self._client.request_or_problem(method, f"{self._url}/{path}", body, key)
+        except ServerProblem as problem:
+            if problem.slug in _FATAL:
+                self._ended.set()
+                # a broken session still takes up a place until it is deleted
+                if problem.slug not in ("no-session", "lease-expired"):
+                    self.end()
+                self.usable = False
+            raise problem.exception() from None
+
+    def _keep_alive(self, pause_s: float) -> None:
+        while not self._ended.wait(pause_s):
+            # a failure shows at the next call, which is the place for an exception
+            with suppress(httpx.HTTPError, ServerProblem):
+                self._client.once("POST", f"{self._url}/renew", {}, "", self._client.timeout_s)
+
+
+def _problem(response: httpx.Response) -> ServerProblem:
+    try:
+        document = response.json()
+    except ValueError:
+        document = None
+    told = document if isinstance(document, dict) else {}
+    slug = str(told.get("type", "")).removeprefix(TYPE_PREFIX)
+    detail = str(told.get("detail") or f"the server answered with status {response.status_code}")
+    field = str(told.get("field", ""))
+    retry_after = response.headers.get("Retry-After", "")
+    return ServerProblem(response.status_code, slug, detail, field, retry_after)
+
+
+def tuples(value: Any) -> Any:
+    """A JSON value as infos hold it: they never contain a list, so every array was a tuple."""
+    if isinstance(value, list):
+        return tuple(tuples(member) for member in value)
+    if isinstance(value, dict):
+        return {key: tuples(member) for key, member in value.items()}
+    return value
+
+
+def plain(value: Any) -> Any:
+    """A number of numpy as one that JSON has a form for; anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def codec_of(schemas: Sequence[Mapping[str, Any]]) -> CallCodec:
+    """The codec whose function schemas these are."""
+    return CallCodec([_tool(schema["function"]) for schema in schemas])
+
+
+def _tool(function: Mapping[str, Any]) -> Tool:
+    properties = function["parameters"]["properties"]
+    name = next(iter(properties), "")
+    words = properties[name].get("description", "") if name else ""
+    return Tool(function["name"], function["description"], name, words)
+
+
+def fetch_tasks(handle: SessionHandle) -> TaskSet:
+    """The task set of a session's environment."""
+    page = handle.get(f"tasks?offset=0&limit={IDS_PER_REQUEST}")
+    ids: Sequence[str]
+    if "prefix" in page:
+        ids = NumberedIds(page["prefix"], page["tasks"])
+    else:
+        ids = list(page["ids"])
+        while len(ids) < page["tasks"]:
+            more = handle.get(f"tasks?offset={len(ids)}&limit={IDS_PER_REQUEST}")
+            ids.extend(more["ids"])
+    splits = {
+        name: range(members["start"], members["stop"])
+        if isinstance(members, dict)
+        else tuple(members)
+        for name, members in page["splits"].items()
+    }
+    return TaskSet(ids, splits, digest=page["digest"])

@@ -1,0 +1,255 @@
+"""``agentgym-suite serve``: the shop as a web site, and environments over HTTP."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from agentgym_suite.errors import UsageError
+from agentgym_suite.registry import ENV_IDS
+
+TOKEN_VARIABLE = "AGENTGYM_SUITE_TOKEN"
+
+
+def register(commands: Any) -> None:
+    """Add ``serve`` and what it can serve."""
+    serve = commands.add_parser("serve", help="serve the shop or environments over HTTP")
+    kinds = serve.add_subparsers(title="what to serve", metavar="WHAT", required=True)
+    _register_webshop(kinds)
+    _register_env(kinds)
+
+
+def _register_webshop(kinds: Any) -> None:
+    parser = kinds.add_parser(
+        "webshop",
+        help="the shop as a web site",
+        description="The shop as a web site for people, with the same pages as JSON under /api.",
+    )
+    _add_address(parser, port=3000)
+    parser.add_argument("--data", metavar="PATH", help="official files or a built store")
+    parser.add_argument("--goals", choices=("human", "synthetic"), help="whose wishes")
+    parser.add_argument("--search", choices=("bm25", "lucene"), default="bm25", help="the index")
+    parser.add_argument("--attrs", action="store_true", help="products have an attributes page")
+    parser.add_argument(
+        "--show-reward-parts", action="store_true", help="tell how a score came about"
+    )
+    parser.add_argument(
+        "--show-goals", action="store_true", help="tell goals, the answers, under /api/goals"
+    )
+    parser.add_argument(
+        "--buy-by-get", action="store_true", help="let the original's purchase address work"
+    )
+    parser.add_argument("--log", metavar="FILE", help="append one JSON line a page to this file")
+    parser.add_argument(
+        "--max-sessions", type=_positive, default=10_000, metavar="N", help="customers at a time"
+    )
+    parser.add_argument(
+        "--lease", type=_lease, default=3_600.0, metavar="S", help="seconds that a silent one stays"
+    )
+    parser.add_argument("--threads", type=_positive, metavar="N", help="pages made at a time")
+    parser.set_defaults(run=serve_webshop)
+
+
+def _register_env(kinds: Any) -> None:
+    parser = kinds.add_parser(
+        "env",
+        help="environments for training and evaluation elsewhere",
+        description="Environments over the protocol agentgym-suite/1; "
+        "use them with gymnasium.make(ID, server_url=ADDRESS).",
+    )
+    _add_address(parser, port=8100)
+    parser.add_argument(
+        "--env",
+        action="append",
+        choices=ENV_IDS,
+        metavar="ID",
+        help="an environment; all unless given",
+    )
+    parser.add_argument(
+        "--data", action="append", default=[], metavar="ID=PATH", help="the data of an environment"
+    )
+    parser.add_argument(
+        "--max-sessions", type=_positive, default=256, metavar="N", help="sessions at a time"
+    )
+    parser.add_argument(
+        "--lease", type=_lease, default=600.0, metavar="S", help="seconds that a silent one stays"
+    )
+    parser.add_argument(
+        "--step-timeout", type=_seconds, default=60.0, metavar="S", help="longest reset or step"
+    )
+    parser.add_argument("--threads", type=_positive, metavar="N", help="steps at a time")
+    parser.add_argument(
+        "--queue", type=_positive, default=1_024, metavar="N", help="requests that may wait"
+    )
+    parser.add_argument(
+        "--drain", type=_seconds, default=30.0, metavar="S", help="seconds to finish after SIGTERM"
+    )
+    parser.add_argument(
+        "--workers", type=int, default=1, metavar="N", help="1: sessions live in one process"
+    )
+    access = parser.add_mutually_exclusive_group()
+    access.add_argument(
+        "--token-file", metavar="FILE", help=f"the bearer token; or set {TOKEN_VARIABLE}"
+    )
+    access.add_argument("--insecure", action="store_true", help="no token on an open address")
+    parser.set_defaults(run=serve_env)
+
+
+def serve_webshop(args: argparse.Namespace) -> int:
+    """Run the shop's site until it is stopped."""
+    from agentgym_suite.servers.http_server import (
+        accepted_hosts,
+        address_of,
+        open_socket,
+        run_server,
+    )
+    from agentgym_suite.servers.shop import ShopSettings, ShopSite, shop_app
+    from agentgym_suite.servers.shop_log import TrajectoryLog
+    from agentgym_suite.servers.shop_visits import Visits
+    from agentgym_suite.webshop.catalogue import open_catalogue
+
+    with open_socket(args.host, args.port) as listener:
+        catalogue = open_catalogue(args.data, goals=args.goals, search=args.search)
+        site = ShopSite(
+            Visits(
+                catalogue,
+                max_sessions=args.max_sessions,
+                lease_s=args.lease,
+                show_attrs=args.attrs,
+            ),
+            ShopSettings(
+                show_parts=args.show_reward_parts,
+                show_goals=args.show_goals,
+                buy_by_get=args.buy_by_get,
+            ),
+            log=TrajectoryLog(args.log) if args.log else None,
+            threads=args.threads or _cores(),
+        )
+        _say(
+            f"The shop is open at {address_of(listener)} "
+            f"({catalogue.size:,} products, {len(catalogue.goals):,} customers). Ctrl-C closes it."
+        )
+        run_server(
+            shop_app(site, hosts=accepted_hosts(args.host)),
+            listener,
+            drain=site.drain,
+            in_use=lambda: False,
+            drain_s=0,
+        )
+    return 0
+
+
+def serve_env(args: argparse.Namespace) -> int:
+    """Run an environment server until it is stopped."""
+    from agentgym_suite.servers.env_specs import Served
+    from agentgym_suite.servers.hosting import EnvHost, Limits
+    from agentgym_suite.servers.http_server import (
+        accepted_hosts,
+        address_of,
+        is_loopback,
+        open_socket,
+        run_server,
+    )
+    from agentgym_suite.servers.protocol import env_app
+
+    if args.workers != 1:
+        raise UsageError(
+            f"--workers is {args.workers}, but sessions live in one process; "
+            "start one server per port and give clients all addresses"
+        )
+    token = _token(args.token_file)
+    if token is None and not is_loopback(args.host) and not args.insecure:
+        raise UsageError(
+            f"--host {args.host} can be reached by others and there is no token; "
+            f"give --token-file or {TOKEN_VARIABLE}, or --insecure"
+        )
+    env_ids = tuple(dict.fromkeys(args.env or ENV_IDS))
+    data = _data_of(args.data, env_ids)
+    served = [Served(i, {"data": data[i]} if i in data else {}) for i in env_ids]
+    limits = Limits(
+        max_sessions=args.max_sessions,
+        lease_s=args.lease,
+        step_timeout_s=args.step_timeout,
+        threads=args.threads or _cores(),
+        queue=args.queue,
+    )
+    host = EnvHost(served, limits)
+    with open_socket(args.host, args.port) as listener:
+        _say(f"{', '.join(env_ids)} at {address_of(listener)}. Ctrl-C stops the server.")
+        run_server(
+            env_app(host, token=token, hosts=accepted_hosts(args.host)),
+            listener,
+            drain=host.drain,
+            in_use=lambda: len(host.table) > 0,
+            drain_s=args.drain,
+        )
+    return 0
+
+
+def _add_address(parser: argparse.ArgumentParser, *, port: int) -> None:
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
+    parser.add_argument(
+        "--port", type=_port, default=port, help="port to listen on (%(default)s); 0 for a free one"
+    )
+
+
+def _token(path: str | None) -> str | None:
+    if path is None:
+        token = os.environ.get(TOKEN_VARIABLE, "").strip()
+        return token or None
+    try:
+        token = Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--token-file {path} cannot be read ({error}); name another") from None
+    if not token:
+        raise UsageError(f"--token-file {path} is empty; put the token into it")
+    return token
+
+
+def _data_of(pairs: list[str], env_ids: tuple[str, ...]) -> dict[str, str]:
+    data = {}
+    for pair in pairs:
+        env_id, equals, path = pair.partition("=")
+        if env_id not in env_ids or not equals or not path:
+            raise UsageError(f"--data is {pair!r}; give ID=PATH with one of {', '.join(env_ids)}")
+        data[env_id] = path
+    return data
+
+
+def _cores() -> int:
+    return max(2, os.cpu_count() or 1)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return number
+
+
+def _port(text: str) -> int:
+    number = int(text)
+    if not 0 <= number < 1 << 16:
+        raise argparse.ArgumentTypeError(f"{text} is no port; give 0 to 65535")
+    return number
+
+
+def _lease(text: str) -> float:
+    number = float(text)
+    if not 1 <= number <= 86_400:
+        raise argparse.ArgumentTypeError(f"{text} is no lease; give 1 to 86400 seconds")
+    return number
+
+
+def _seconds(text: str) -> float:
+    number = float(text)
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds above 0")
+    return number

@@ -1,0 +1,338 @@
+"""The routes of ``agentgym-suite/1``: environments over HTTP, any request of which may be retried.
+
+    GET    /healthz, /readyz, /v1/info
+    POST   /v1/sessions                       open a session        (Idempotency-Key)
+    GET    /v1/sessions                       list them, ids shortened
+    DELETE /v1/sessions/{id}                  end it
+    POST   /v1/sessions/{id}/reset            begin an episode      (Idempotency-Key)
+    POST   /v1/sessions/{id}/step             {episode, step_index, action}
+    POST   /v1/sessions/{id}/renew            a new lease
+    GET    /v1/sessions/{id}/observation, /state, /tasks
+
+Errors are problem documents; see ``problems``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp
+
+from agentgym_suite.env import MAX_ACTION_CHARACTERS
+from agentgym_suite.servers.bodies import MAX_BODY_BYTES, Field, invalid, read_object
+from agentgym_suite.servers.creations import Creations
+from agentgym_suite.servers.env_specs import MOST_IDS, PROTOCOL
+from agentgym_suite.servers.gate import Gate
+from agentgym_suite.servers.hosting import EnvHost, EnvPlace
+from agentgym_suite.servers.problems import Problem, answer_error, encode_json
+from agentgym_suite.servers.sessions import LONGEST_LEASE_S
+from agentgym_suite.versions import suite_version
+
+PUBLIC_PATHS = ("/healthz", "/readyz")
+REPLAYED_HEADER = "Agentgym-Replayed"
+LONGEST_KEY = 200
+
+
+def _is_lease(value: Any) -> bool:
+    return bool(1 <= value <= LONGEST_LEASE_S)
+
+
+LEASE = Field((int, float), f"1 to {LONGEST_LEASE_S} seconds", check=_is_lease)
+CREATE_FIELDS = {
+    "env_id": Field((str,), "an environment id", required=True),
+    "env_kwargs": Field((dict,), "an object of arguments"),
+    "lease_s": LEASE,
+}
+RESET_FIELDS = {
+    "seed": Field((int,), "a whole number from 0 on", check=lambda seed: seed >= 0),
+    "task_id": Field((str, int), "a task id or number"),
+    "split": Field((str,), "a split's name"),
+    "options": Field((dict,), "an object of reset options"),
+}
+STEP_FIELDS = {
+    "episode": Field((int,), "the episode's number", required=True),
+    "step_index": Field((int,), "the number of steps made", required=True),
+    "action": Field((str,), "the action's text", required=True),
+}
+RENEW_FIELDS = {"lease_s": LEASE}
+
+
+class EnvProtocol:
+    """The handlers of the protocol over one host.
+
+    Args:
+        host: the environments and their sessions.
+    """
+
+    def __init__(self, host: EnvHost) -> None:
+        self.host = host
+        self._creations = Creations()
+
+    @property
+    def routes(self) -> list[BaseRoute]:
+        """The route table."""
+        session = "/v1/sessions/{session_id}"
+        return [
+            Route("/healthz", self.healthz, methods=["GET"]),
+            Route("/readyz", self.readyz, methods=["GET"]),
+            Route("/v1/info", self.info, methods=["GET"]),
+            Route("/v1/sessions", self.create, methods=["POST"]),
+            Route("/v1/sessions", self.sessions, methods=["GET"]),
+            Route(session, self.delete, methods=["DELETE"]),
+            Route(f"{session}/reset", self.reset, methods=["POST"]),
+            Route(f"{session}/step", self.step, methods=["POST"]),
+            Route(f"{session}/renew", self.renew, methods=["POST"]),
+            Route(f"{session}/observation", self.observation, methods=["GET"]),
+            Route(f"{session}/state", self.state, methods=["GET"]),
+            Route(f"{session}/tasks", self.tasks, methods=["GET"]),
+        ]
+
+    async def healthz(self, request: Request) -> Response:
+        """The process is alive."""
+        return json_response({"status": "ok"})
+
+    async def readyz(self, request: Request) -> Response:
+        """Whether sessions can be opened, and why not."""
+        status, reason = self.host.status
+        return json_response(
+            {"status": status, "reason": reason}, status=200 if status == "ready" else 503
+        )
+
+    async def info(self, request: Request) -> Response:
+        """What is served, and the limits."""
+        return json_response(
+            {
+                "protocol": PROTOCOL,
+                "suite_version": suite_version(),
+                "envs": list(self.host.infos.values()),
+                "limits": {
+                    **asdict(self.host.limits),
+                    "longest_lease_s": LONGEST_LEASE_S,
+                    "body_bytes": MAX_BODY_BYTES,
+                    "action_characters": MAX_ACTION_CHARACTERS,
+                },
+                "uptime_s": round(self.host.uptime_s, 3),
+            }
+        )
+
+    async def create(self, request: Request) -> Response:
+        """Open a session; with an ``Idempotency-Key`` a repeated request gets the same one."""
+        body = await read_object(request, CREATE_FIELDS)
+        body_text = encode_json(body).decode("utf-8")
+        answer, repeated = await self._creations.once(
+            idempotency_key(request), body_text, lambda: self._create(body)
+        )
+        session_id, document = answer
+        headers = {"Location": f"/v1/sessions/{session_id}"}
+        return raw_response(document, status=201, repeated=repeated, headers=headers)
+
+    async def _create(self, body: dict[str, Any]) -> tuple[str, bytes]:
+        place, spec = await self.host.open(
+            body["env_id"], body.get("env_kwargs", {}), body.get("lease_s")
+        )
+        document = {
+            "session_id": place.id,
+            "env_id": place.value.env_id,
+            "lease_s": place.lease_s,
+            "lease_expires_at": self._lease_end(place),
+            "spec": spec,
+        }
+        return place.id, encode_json(document)
+
+    async def sessions(self, request: Request) -> Response:
+        """The live sessions; their ids are secrets and stay shortened."""
+        table = self.host.table
+        return json_response(
+            {
+                "sessions": [
+                    {
+                        "session": place.short_id,
+                        "env_id": place.value.env_id,
+                        "episode": place.value.episode,
+                        "step_index": place.value.step_index,
+                        "age_s": round(table.age(place), 3),
+                        "broken": bool(place.value.broken),
+                    }
+                    for place in table.live()
+                ]
+            }
+        )
+
+    async def delete(self, request: Request) -> Response:
+        """End a session; again if need be."""
+        self.host.end(request.path_params["session_id"])
+        return Response(status_code=204)
+
+    async def reset(self, request: Request) -> Response:
+        """Begin an episode."""
+        place = self._place(request)
+        body = await read_object(request, RESET_FIELDS)
+        for name in ("task_id", "split"):
+            if name in body and name in body.get("options", {}):
+                raise invalid(name, "is given twice; leave it out of options")
+        key = idempotency_key(request)
+        value = place.value
+        answer, repeated = await self.host.use_or_repeat(
+            place,
+            # without a key every reset is a new one, so nothing may wait for another's answer
+            ("reset", key, encode_json(body)) if key else ("reset", object()),
+            lambda: value.reset(body, key),
+            lambda: value.repeated_reset(key, body),
+        )
+        return raw_response(answer, repeated=repeated)
+
+    async def step(self, request: Request) -> Response:
+        """Play one action, once however often it is sent."""
+        place = self._place(request)
+        body = await read_object(request, STEP_FIELDS)
+        episode, index, action = body["episode"], body["step_index"], body["action"]
+        if len(action) > MAX_ACTION_CHARACTERS:
+            raise Problem(
+                "too-large",
+                f"the action has {len(action):,} characters; "
+                f"send at most {MAX_ACTION_CHARACTERS:,}",
+            )
+        value = place.value
+        answer, repeated = await self.host.use_or_repeat(
+            place,
+            ("step", episode, index, action),
+            lambda: value.step(action),
+            lambda: value.repeated_step(episode, index, action),
+        )
+        return raw_response(answer, repeated=repeated)
+
+    async def renew(self, request: Request) -> Response:
+        """Start the lease anew."""
+        place = self._place(request)
+        body = await read_object(request, RENEW_FIELDS)
+        self.host.table.renew(place, body.get("lease_s"))
+        return json_response({"lease_expires_at": self._lease_end(place)})
+
+    async def observation(self, request: Request) -> Response:
+        """The current observation again."""
+        value = self._place(request).value
+        if value.episode == 0:
+            raise Problem("not-reset", "the session has no episode; reset it first")
+        return json_response(
+            {
+                "episode": value.episode,
+                "step_index": value.step_index,
+                "observation": value.observation,
+            }
+        )
+
+    async def state(self, request: Request) -> Response:
+        """Where the session stands."""
+        place = self._place(request)
+        value = place.value
+        return json_response(
+            {
+                "env_id": value.env_id,
+                "episode": value.episode,
+                "step_index": value.step_index,
+                "state_hash": value.state_hash,
+                "running": value.playing,
+                "lease_expires_at": self._lease_end(place),
+            }
+        )
+
+    async def tasks(self, request: Request) -> Response:
+        """Task ids, a part at a time: ``?offset=&limit=``."""
+        place = self._place(request)
+        offset = _query_number(request, "offset", 0)
+        limit = _query_number(request, "limit", MOST_IDS)
+        value = place.value
+        answer = await self.host.use(
+            place, ("tasks", offset, limit), lambda: value.tasks(offset, limit)
+        )
+        return raw_response(answer)
+
+    def _place(self, request: Request) -> EnvPlace:
+        return self.host.find(request.path_params["session_id"])
+
+    def _lease_end(self, place: EnvPlace) -> str:
+        left = timedelta(seconds=self.host.table.expires_in(place))
+        return (datetime.fromtimestamp(time.time(), UTC) + left).isoformat(timespec="seconds")
+
+
+def env_app(
+    host: EnvHost,
+    *,
+    token: str | None = None,
+    hosts: Sequence[str] = (),
+    more_routes: Sequence[BaseRoute] = (),
+) -> ASGIApp:
+    """The application of an environment server.
+
+    Args:
+        host: the environments.
+        token: the bearer token; None for a server that trusts whoever reaches it.
+        hosts: accepted ``Host`` names; empty for any.
+        more_routes: pages and dialects beside the protocol.
+    """
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        await host.start()
+        try:
+            yield
+        finally:
+            await host.stop()
+
+    app = Starlette(
+        routes=[*EnvProtocol(host).routes, *more_routes],
+        lifespan=lifespan,
+        exception_handlers=dict.fromkeys((Problem, HTTPException, Exception), answer_error),
+    )
+    app.router.redirect_slashes = False
+    return Gate(app, token=token, hosts=hosts, public_paths=PUBLIC_PATHS)
+
+
+def idempotency_key(request: Request) -> str:
+    """The request's key, "" if none.
+
+    Raises:
+        Problem: ``invalid`` if it is too long.
+    """
+    key = request.headers.get("idempotency-key", "")
+    if len(key) > LONGEST_KEY:
+        raise invalid("Idempotency-Key", f"is longer than {LONGEST_KEY}; send a shorter one")
+    return key
+
+
+def json_response(value: Any, *, status: int = 200) -> Response:
+    """A JSON answer."""
+    return raw_response(encode_json(value), status=status)
+
+
+def raw_response(
+    body: bytes,
+    *,
+    status: int = 200,
+    repeated: bool = False,
+    headers: dict[str, str] | None = None,
+) -> Response:
+    """An answer from JSON bytes, marked if it was given before."""
+    marks = {REPLAYED_HEADER: "1"} if repeated else {}
+    return Response(
+        body, status, headers={**(headers or {}), **marks}, media_type="application/json"
+    )
+
+
+def _query_number(request: Request, name: str, default: int) -> int:
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) <= 12):
+        raise invalid(name, f"is {text[:80]!r}; give a whole number from 0 on")
+    return int(text)

@@ -1,0 +1,71 @@
+"""A small shop of the server tests' own, in the official file formats."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentgym_suite.webshop.catalogue import Catalogue, open_catalogue
+
+SHIRT = "B00SHIRT01"
+COLORS = ("blue", "red / white", 'the "best" one', "grün 😀")
+
+
+def _product(asin: str, name: str, price: str, **options: tuple[str, ...]) -> dict[str, Any]:
+    return {
+        "asin": asin,
+        "name": name,
+        "full_description": f"All about {name}. <script>alert(1)</script>",
+        "small_description": ["soft cotton", "machine wash"],
+        "pricing": price,
+        "images": [f"https://images.example/{asin}.jpg"],
+        "category": "fashion",
+        "query": "shirts",
+        "product_category": "Clothing › Men › Shirts",
+        "customization_options": {
+            group: [{"value": value, "image": None} for value in values]
+            for group, values in options.items()
+        }
+        or "",
+    }
+
+
+@pytest.fixture(scope="session")
+def catalogue(tmp_path_factory: pytest.TempPathFactory) -> Catalogue:
+    """Twenty-five shirts and a cap, with goals for one shirt."""
+    folder = tmp_path_factory.mktemp("shop")
+    products = [
+        _product(
+            SHIRT, "Running Shirt 1/4 zip <b>bold</b>", "$20.00", color=COLORS, size=("s", "m")
+        )
+    ]
+    products += [_product(f"B00SHIRT{i:02}", f"Shirt number {i}", "$9.99") for i in range(2, 26)]
+    products.append(_product("B00CAP0001", "Green Cap", "$5.00"))
+    attributes = {product["asin"]: {"attributes": ["soft cotton"]} for product in products}
+    goals = [
+        {
+            "asin": SHIRT,
+            "instruction": f"i want a running shirt <number {i}> in blue",
+            "attributes": ["soft cotton"],
+            "options": ["blue"],
+            "instruction_attributes": ["soft cotton"],
+            "instruction_options": ["blue"],
+        }
+        for i in range(12)
+    ]
+    for name, value in (
+        ("items_shuffle_1000.json", products),
+        ("items_ins_v2_1000.json", attributes),
+        ("items_human_ins.json", {SHIRT: goals}),
+    ):
+        (folder / name).write_text(json.dumps(value), encoding="utf-8")
+    return _open(folder, tmp_path_factory.mktemp("home"))
+
+
+def _open(folder: Path, home: Path) -> Catalogue:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AGENTGYM_SUITE_HOME", str(home))
+        return open_catalogue(folder, goals="human")

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+import agentgym_suite  # noqa: F401
+from agentgym_suite.cli import main
+from agentgym_suite.remote import make_remote
+
+
+def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["serve", *arguments]) == 2
+    text = capsys.readouterr().err
+    assert text.startswith("agentgym-suite: ") and text.count("\n") == 1
+    return text
+
+
+def test_a_taken_port_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert "in use" in complaint(capsys, "webshop", "--port", port)
+        assert "--port" in complaint(capsys, "env", "--port", port)
+
+
+def test_an_open_address_needs_a_token(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("AGENTGYM_SUITE_TOKEN", raising=False)
+    assert "--insecure" in complaint(capsys, "env", "--host", "0.0.0.0")
+    empty = tmp_path / "token"
+    empty.write_text("\n")
+    assert "is empty" in complaint(capsys, "env", "--token-file", str(empty))
+    assert "cannot be read" in complaint(capsys, "env", "--token-file", str(tmp_path / "none"))
+
+
+def test_several_workers_are_refused_with_the_way_to_scale(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert "per port" in complaint(capsys, "env", "--workers", "2")
+    assert "ID=PATH" in complaint(capsys, "env", "--data", "Chess-v0=/x")
+    assert "localhosts" in complaint(capsys, "webshop", "--host", "localhosts.invalid")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--port", "70000"], ["--lease", "0"], ["--max-sessions", "0"]]
+)
+def test_numbers_out_of_range_are_usage_errors(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["serve", "env", *arguments])
+    assert stopped.value.code == 2
+
+
+@contextmanager
+def served(home: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    command = [sys.executable, "-m", "agentgym_suite", "serve", *arguments, "--port", "0"]
+    environment = {**os.environ, "AGENTGYM_SUITE_HOME": str(home)}
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+    try:
+        assert process.stderr is not None
+        words = process.stderr.readline().split()
+        address = next(word for word in words if word.startswith("http://")).rstrip(".")
+        yield process, address
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+def wait_until_ready(address: str) -> None:
+    deadline = time.monotonic() + 120
+    while httpx.get(f"{address}/readyz", trust_env=False).status_code != 200:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_the_shop_prints_its_address_and_stops_on_sigterm(home: Path) -> None:
+    with served(home, "webshop") as (process, address):
+        page = httpx.get(address, follow_redirects=True, trust_env=False)
+        assert page.status_code == 200
+        assert "instruction" in page.text.lower()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+
+
+def test_an_env_server_drains(home: Path) -> None:
+    with served(home, "env", "--env", "WebShop-v0") as (process, address):
+        wait_until_ready(address)
+        env = make_remote("WebShop-v0", address)
+        env.reset(seed=1)
+        process.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + 20
+        while httpx.get(f"{address}/readyz", trust_env=False).status_code == 200:
+            assert time.monotonic() < deadline
+        env.step("search[shirt]")  # the running session goes on
+        assert process.poll() is None
+        env.close()
+        assert process.wait(20) == 0
+
+
+def test_a_second_signal_ends_at_once(home: Path) -> None:
+    with served(home, "env", "--drain", "600") as (process, address):
+        wait_until_ready(address)
+        env = make_remote("WebShop-v0", address)
+        env.reset(seed=1)
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.5)
+        assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+        env.close()

@@ -1,0 +1,436 @@
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import gymnasium as gym
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from agentgym_suite.servers.bodies import MAX_BODY_BYTES
+from agentgym_suite.servers.env_specs import Served
+from agentgym_suite.servers.hosting import EnvHost, Limits
+from agentgym_suite.servers.protocol import env_app
+from tests.servers.counting_server import ENV_ID, HORIZON, Closed, Hold, register
+from tests.servers.in_process import running
+
+register()
+
+
+@contextmanager
+def serving(
+    limits: Limits | None = None, *, token: str | None = None, hosts: Any = (), **kwargs: Any
+) -> Iterator[httpx.Client]:
+    host = EnvHost([Served(ENV_ID, kwargs)], limits or Limits())
+    with running(env_app(host, token=token, hosts=hosts)) as transport:
+        deadline = time.monotonic() + 10
+        while host.status[0] == "starting" and time.monotonic() < deadline:
+            time.sleep(0.005)
+        with httpx.Client(transport=transport, base_url="http://localhost") as client:
+            yield client
+
+
+def create(client: httpx.Client, **body: Any) -> str:
+    answer = client.post("/v1/sessions", json={"env_id": ENV_ID, **body})
+    assert answer.status_code == 201, answer.text
+    assert answer.headers["Location"] == f"/v1/sessions/{answer.json()['session_id']}"
+    return str(answer.headers["Location"])
+
+
+def reset(client: httpx.Client, session: str, **body: Any) -> dict[str, Any]:
+    answer = client.post(f"{session}/reset", json=body)
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
+
+
+def step(
+    client: httpx.Client, session: str, episode: int, index: int, action: str
+) -> httpx.Response:
+    return client.post(
+        f"{session}/step", json={"episode": episode, "step_index": index, "action": action}
+    )
+
+
+def slug(answer: httpx.Response) -> str:
+    assert answer.headers["Content-Type"] == "application/problem+json", answer.text
+    document = answer.json()
+    assert document["status"] == answer.status_code
+    assert document["request_id"] == answer.headers["X-Request-Id"]
+    assert document["detail"] and document["title"]
+    return str(document["type"]).removeprefix("urn:agentgym-suite:error:")
+
+
+def test_an_episode_equals_the_local_one() -> None:
+    local = gym.make(ENV_ID)
+    with serving() as client:
+        session = create(client)
+        first = reset(client, session, seed=3, task_id="count-4")
+        observation, info = local.reset(seed=3, options={"task_id": "count-4"})
+        assert (first["episode"], first["step_index"]) == (1, 0)
+        assert first["observation"] == observation
+        assert json.loads(json.dumps(info)) == first["info"]
+        for index, action in enumerate(("add[1]", "héh 😀", "add[3]", "add[1]")):
+            answer = step(client, session, 1, index, action).json()
+            observation, reward, terminated, truncated, info = local.step(action)
+            assert answer["step_index"] == index + 1
+            assert answer["observation"] == observation
+            assert (answer["reward"], answer["terminated"], answer["truncated"]) == (
+                reward,
+                terminated,
+                truncated,
+            )
+            assert answer["info"] == json.loads(json.dumps(info))
+        assert terminated
+        assert slug(step(client, session, 1, 4, "add[1]")) == "episode-over"
+
+
+def test_info_health_and_readiness() -> None:
+    with serving() as client:
+        assert client.get("/healthz").json() == {"status": "ok"}
+        assert client.get("/readyz").json() == {"status": "ready", "reason": ""}
+        document = client.get("/v1/info").json()
+        assert document["protocol"] == "agentgym-suite/1"
+        (env,) = document["envs"]
+        assert env["env_id"] == ENV_ID
+        assert env["observation_space"]["max_length"] == 65536
+        assert env["action_space"]["examples"] == ["add[1]", "add[2]"]
+        assert env["max_episode_steps"] == HORIZON
+        assert env["splits"] == {"train": 10, "test": 10}
+        assert env["provenance"]["data_digest"] == "sha256:none"
+        assert env["remote_kwargs"] == ["split", "bonus", "max_episode_steps"]
+        assert env["tools"][0]["function"]["name"] == "add"
+
+
+def test_a_server_that_cannot_load_is_not_ready() -> None:
+    with serving(bonus=-1) as client:
+        answer = client.get("/readyz")
+        assert answer.status_code == 503
+        assert answer.json()["status"] == "failed"
+        assert slug(client.post("/v1/sessions", json={"env_id": ENV_ID})) == "overloaded"
+
+
+def test_a_repeated_step_is_replayed_byte_for_byte() -> None:
+    with serving() as client:
+        session = create(client)
+        reset(client, session, task_id=9)
+        first = step(client, session, 1, 0, "add[1]")
+        again = step(client, session, 1, 0, "add[1]")
+        assert again.content == first.content
+        assert again.headers["Agentgym-Replayed"] == "1"
+        assert "Agentgym-Replayed" not in first.headers
+        assert slug(step(client, session, 1, 0, "add[2]")) == "action-mismatch"
+        for episode, index in ((1, 2), (1, 5), (2, 1), (0, 0)):
+            answer = step(client, session, episode, index, "add[1]")
+            assert slug(answer) == "step-index"
+            assert answer.json()["expected_episode"] == 1
+            assert answer.json()["expected_step_index"] == 1
+        assert client.get(f"{session}/state").json()["step_index"] == 1
+
+
+def test_a_late_duplicate_from_before_a_reset_changes_nothing() -> None:
+    with serving() as client:
+        session = create(client)
+        reset(client, session, task_id=9)
+        step(client, session, 1, 0, "add[1]")
+        reset(client, session, task_id=9)
+        before = client.get(f"{session}/state").json()["state_hash"]
+        assert slug(step(client, session, 1, 0, "add[1]")) == "step-index"
+        assert client.get(f"{session}/state").json()["state_hash"] == before
+
+
+def test_resets_and_creations_with_a_key_happen_once() -> None:
+    with serving() as client:
+        keyed = {"Idempotency-Key": "k1"}
+        first = client.post("/v1/sessions", json={"env_id": ENV_ID}, headers=keyed)
+        again = client.post("/v1/sessions", json={"env_id": ENV_ID}, headers=keyed)
+        assert first.content == again.content
+        assert again.headers["Agentgym-Replayed"] == "1"
+        other = client.post("/v1/sessions", json={"env_id": ENV_ID, "lease_s": 5}, headers=keyed)
+        assert slug(other) == "key-mismatch"
+        session = first.headers["Location"]
+        resets = [client.post(f"{session}/reset", json={"seed": 1}, headers=keyed) for _ in "ab"]
+        assert resets[0].content == resets[1].content
+        assert resets[1].json()["episode"] == 1
+        mismatch = client.post(f"{session}/reset", json={"seed": 2}, headers=keyed)
+        assert slug(mismatch) == "key-mismatch"
+        assert reset(client, session, seed=1)["episode"] == 2
+        assert reset(client, session, seed=1)["episode"] == 3
+
+
+def test_observation_state_renew_and_list() -> None:
+    with serving() as client:
+        session = create(client, lease_s=30)
+        assert slug(client.get(f"{session}/observation")) == "not-reset"
+        assert slug(step(client, session, 1, 0, "add[1]")) == "not-reset"
+        told = reset(client, session, task_id=3)
+        assert client.get(f"{session}/observation").json() == {
+            "episode": 1,
+            "step_index": 0,
+            "observation": told["observation"],
+        }
+        state = client.get(f"{session}/state").json()
+        assert state["running"] and state["state_hash"] == told["info"]["state_hash"]
+        later = client.post(f"{session}/renew", json={"lease_s": 3600}).json()
+        assert later["lease_expires_at"] > state["lease_expires_at"]
+        (listed,) = client.get("/v1/sessions").json()["sessions"]
+        assert listed["env_id"] == ENV_ID
+        assert session.rpartition("/")[2] not in json.dumps(listed)
+
+
+def test_deleting_is_idempotent_and_closes_the_environment() -> None:
+    closed = Closed()
+    with serving(closed=closed) as client:
+        probes = len(closed)
+        session = create(client)
+        assert client.delete(session).status_code == 204
+        assert client.delete(session).status_code == 204
+        assert slug(client.delete("/v1/sessions/never")) == "no-session"
+        assert slug(client.get(f"{session}/state")) == "lease-expired"
+        assert slug(client.get("/v1/sessions/never/state")) == "no-session"
+        create(client)
+    assert len(closed) == probes + 2  # the deleted one, and the one open at the end
+
+
+def test_an_expired_session_is_gone_and_closed() -> None:
+    closed = Closed()
+    with serving(Limits(lease_s=600), closed=closed) as client:
+        session = create(client, lease_s=1)
+        probes = len(closed)
+        deadline = time.monotonic() + 20
+        while len(closed) == probes and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert len(closed) == probes + 1
+        answer = client.get(f"{session}/state")
+        assert (answer.status_code, slug(answer)) == (410, "lease-expired")
+
+
+def test_one_session_too_many_is_refused() -> None:
+    with serving(Limits(max_sessions=2)) as client:
+        first = create(client)
+        create(client)
+        answer = client.post("/v1/sessions", json={"env_id": ENV_ID})
+        assert (answer.status_code, slug(answer)) == (429, "full")
+        assert int(answer.headers["Retry-After"]) >= 1
+        client.delete(first)
+        create(client)
+
+
+def test_a_busy_session_refuses_others_and_answers_its_own_duplicate() -> None:
+    hold = Hold()
+    with serving(hold=hold) as client, ThreadPoolExecutor(2) as threads:
+        session = create(client)
+        reset(client, session, task_id=9)
+        first = threads.submit(step, client, session, 1, 0, "say[wait]")
+        assert hold.entered.wait(10)
+        answer = step(client, session, 1, 0, "add[1]")
+        assert (answer.status_code, slug(answer)) == (409, "busy")
+        assert answer.headers["Retry-After"] == "1"
+        twin = threads.submit(step, client, session, 1, 0, "say[wait]")
+        assert client.get("/healthz").status_code == 200  # the event loop is free
+        time.sleep(0.05)
+        hold.release.set()
+        assert first.result().content == twin.result().content
+        assert client.get(f"{session}/state").json()["step_index"] == 1
+
+
+def test_a_hanging_step_breaks_its_session_only() -> None:
+    hold = Hold()
+    limits = Limits(step_timeout_s=0.3, threads=1)
+    closed = Closed()
+    with serving(limits, hold=hold, closed=closed) as client:
+        session = create(client)
+        reset(client, session, task_id=9)
+        answer = step(client, session, 1, 0, "say[wait]")
+        assert (answer.status_code, slug(answer)) == (504, "step-timeout")
+        assert slug(step(client, session, 1, 0, "say[wait]")) == "broken"
+        other = create(client)  # the only thread was replaced
+        reset(client, other, task_id=9)
+        assert step(client, other, 1, 0, "add[1]").status_code == 200
+        assert client.delete(session).status_code == 204
+        hold.release.set()
+
+
+@pytest.mark.parametrize("action", ["add[boom]", "say[nan]"])
+def test_a_failing_environment_tells_its_inside_to_the_log_only(
+    action: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serving() as client:
+        session = create(client)
+        reset(client, session, task_id=9)
+        answer = step(client, session, 1, 0, action)
+        assert (answer.status_code, slug(answer)) == (500, "env-error")
+        assert "machine" not in answer.text and "Traceback" not in answer.text
+        assert answer.json()["request_id"] in caplog.text and "Traceback" in caplog.text
+        assert slug(reset_answer(client, session)) == "broken"
+        assert client.delete(session).status_code == 204
+
+
+def reset_answer(client: httpx.Client, session: str) -> httpx.Response:
+    return client.post(f"{session}/reset", json={})
+
+
+def test_client_arguments() -> None:
+    with serving() as client:
+
+        def refuse(**kwargs: Any) -> str:
+            return slug(client.post("/v1/sessions", json={"env_id": ENV_ID, "env_kwargs": kwargs}))
+
+        assert refuse(named_ids=True) == "forbidden-kwarg"
+        assert refuse(data="/etc/passwd") == "forbidden-kwarg"
+        assert refuse(bonus=-1) == "invalid"
+        assert refuse(bonus=[1]) == "invalid"
+        assert refuse(max_episode_steps=0) == "invalid"
+        assert refuse(max_episode_steps=True) == "invalid"
+        session = create(client, env_kwargs={"bonus": 2, "max_episode_steps": 1})
+        assert reset(client, session, task_id=9)["info"]["steps_left"] == 1
+        answer = step(client, session, 1, 0, "add[1]").json()
+        assert (answer["reward"], answer["truncated"]) == (2.0, True)
+        endless = create(client, env_kwargs={"max_episode_steps": -1})
+        assert reset(client, endless, task_id=9)["info"]["steps_left"] == -1
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b"{", "bad-json"),
+        (b"[1]", "bad-json"),
+        (b"\xff", "bad-json"),
+        (b'{"seed": NaN}', "bad-json"),
+        (b"[" * 100_000, "bad-json"),
+        (b'{"seed": "1"}', "invalid"),
+        (b'{"seed": true}', "invalid"),
+        (b'{"seed": -1}', "invalid"),
+        (b'{"sead": 1}', "invalid"),
+        (b'{"task_id": "\\ud800"}', "invalid"),
+        (b'{"task_id": "count-99"}', "no-task"),
+        (b'{"task_id": 99}', "no-task"),
+        (b'{"split": "dev"}', "invalid"),
+        (b'{"options": {"colour": 1}}', "invalid"),
+        (b'{"split": "test", "options": {"split": "test"}}', "invalid"),
+    ],
+)
+def test_bad_requests(body: bytes, expected: str) -> None:
+    with serving() as client:
+        session = create(client)
+        answer = client.post(f"{session}/reset", content=body)
+        assert slug(answer) == expected
+        assert answer.status_code == (400 if expected == "bad-json" else 422)
+        reset(client, session)  # the session is none the worse
+
+
+def test_sizes() -> None:
+    with serving() as client:
+        session = create(client)
+        reset(client, session, task_id=9)
+        assert slug(client.post(f"{session}/step", content=b" " * (3 << 20))) == "too-large"
+        unsized = client.post(f"{session}/step", content=iter([b" " * MAX_BODY_BYTES, b"  "]))
+        assert slug(unsized) == "too-large"
+        assert slug(step(client, session, 1, 0, "x" * ((1 << 20) + 1))) == "too-large"
+        answer = step(client, session, 1, 0, "x" * (1 << 20)).json()
+        assert not answer["info"]["action_valid"]
+
+
+def test_unknown_addresses_and_methods() -> None:
+    with serving() as client:
+        assert slug(client.get("/v1/nothing")) == "not-found"
+        assert slug(client.get("/v1/info/")) == "not-found"
+        answer = client.put("/v1/info")
+        assert (answer.status_code, slug(answer)) == (405, "method")
+        assert "GET" in answer.headers["Allow"]
+        unknown = client.post("/v1/sessions", json={"env_id": "Chess-v0"})
+        assert (unknown.status_code, slug(unknown)) == (404, "no-env")
+
+
+def test_token_host_and_request_id() -> None:
+    with serving(token="sesam-öffne", hosts=("localhost",)) as client:
+        assert client.get("/healthz").status_code == 200
+        refused = client.get("/v1/info")
+        assert (refused.status_code, slug(refused)) == (401, "unauthorized")
+        assert refused.headers["WWW-Authenticate"].startswith("Bearer")
+        for wrong in (b"Bearer sesam", b"Basic " + "sesam-öffne".encode(), b"Bearer"):
+            assert client.get("/v1/info", headers={"Authorization": wrong}).status_code == 401  # type: ignore[dict-item]
+        right = {"Authorization": "Bearer sesam-öffne".encode()}
+        assert client.get("/v1/info", headers=right).status_code == 200  # type: ignore[arg-type]
+        foreign = client.get("/healthz", headers={"Host": "evil.example"})
+        assert (foreign.status_code, slug(foreign)) == (421, "forbidden-host")
+        named = client.get("/healthz", headers={"X-Request-Id": "mine-1"})
+        assert named.headers["X-Request-Id"] == "mine-1"
+        forged = client.get("/healthz", headers={"X-Request-Id": "a b\\n" * 40})
+        assert forged.headers["X-Request-Id"] != "a b\\n" * 40
+
+
+def test_draining_keeps_running_sessions() -> None:
+    host = EnvHost([Served(ENV_ID)], Limits())
+    with running(env_app(host)) as transport:
+        while host.status[0] == "starting":
+            time.sleep(0.005)
+        with httpx.Client(transport=transport, base_url="http://localhost") as client:
+            session = create(client)
+            host.draining = True
+            assert client.get("/readyz").status_code == 503
+            assert slug(client.post("/v1/sessions", json={"env_id": ENV_ID})) == "draining"
+            reset(client, session)
+
+
+def test_many_clients_at_once_get_their_own_transcripts() -> None:
+    with serving(Limits(threads=4)) as client:
+
+        def play(number: int) -> list[str]:
+            session = create(client)
+            told = [reset(client, session, task_id=number % 20)["observation"]]
+            for index in range(5):
+                answer = step(client, session, 1, index, f"say[{number}.{index}]")
+                told.append(answer.json()["observation"])
+            client.delete(session)
+            return told
+
+        with ThreadPoolExecutor(16) as threads:
+            for number, told in enumerate(threads.map(play, range(60))):
+                assert told[0].startswith(f"Count to {number % 20 + 1}.")
+                assert told[1:] == [f"{number}.{index}" for index in range(5)]
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
+    max_leaves=6,
+)
+NAMES = st.sampled_from(
+    ["seed", "task_id", "split", "options", "episode", "step_index", "action", "lease_s", "env_id"]
+    + ["env_kwargs"]
+)
+
+
+@pytest.fixture(scope="module")
+def fuzzed() -> Iterator[httpx.Client]:
+    with serving(Limits(max_sessions=20)) as client:
+        yield client
+
+
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    route=st.sampled_from(["", "/reset", "/step", "/renew", "/tasks?offset=x", "/state"]),
+    method=st.sampled_from(["GET", "POST", "DELETE", "PUT"]),
+    body=st.dictionaries(NAMES | st.text(max_size=5), JSON, max_size=4),
+)
+def test_no_request_makes_the_server_fail(
+    fuzzed: httpx.Client, route: str, method: str, body: dict[str, Any]
+) -> None:
+    created = fuzzed.post("/v1/sessions", json={"env_id": ENV_ID, **body})
+    assert created.status_code < 500
+    session = created.headers.get("Location") or create(fuzzed)
+    answer = fuzzed.request(method, session + route, json=body)
+    assert answer.status_code < 500, answer.text
+    assert fuzzed.delete(session).status_code == 204
