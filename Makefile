@@ -28,7 +28,7 @@ lint: $(VENVS)/test/ready ## ruff, check and format
 	@$(VENVS)/test/bin/ruff format --check --quiet .
 
 typecheck: $(VENVS)/test/ready ## mypy strict, on the wheel as it would be installed
-	@rm -rf $(VENVS)/wheel && mkdir -p $(VENVS)/wheel
+	@rm -rf build $(VENVS)/wheel && mkdir -p $(VENVS)/wheel
 	@$(VENVS)/test/bin/python -m build --wheel --no-isolation --outdir $(VENVS)/wheel . > $(VENVS)/wheel/build.log 2>&1 \
 		|| (cat $(VENVS)/wheel/build.log; exit 1)
 	@$(VENVS)/test/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
-from agentgym_suite.env import Policy
 from agentgym_suite.episodes import AgentFactory, Reply, Turn
-from agentgym_suite.errors import RunError, UsageError
+from agentgym_suite.errors import UsageError
+from agentgym_suite.game import Policy, game_of
 
 
 class RandomAgent:
     """Uniform over the admissible actions, with a generator of its own."""
 
     def __init__(self, env: gym.Env[str, str], seed: int) -> None:
-        self._env: Any = env.unwrapped
+        self._game = game_of(env)
         self._rng = np.random.Generator(np.random.PCG64(seed))
 
     def act(self, turn: Turn) -> Reply:
         """One random action."""
-        return Reply(self._env.random_action(self._rng))
+        return Reply(self._game.random_action(self._rng))
 
     def close(self) -> None:
         """Nothing is held."""
@@ -56,11 +55,11 @@ class ReplayAgent:
         """The recorded action of this step.
 
         Raises:
-            RunError: if the task was not recorded, or goes on after its recording's end.
+            UsageError: if the task was not recorded, or goes on after its recording's end.
         """
         actions = self._recordings.get(turn.task.id, ())
         if turn.step_index >= len(actions):
-            raise RunError(
+            raise UsageError(
                 f"the recording of task {turn.task.id} has {len(actions)} actions; "
                 "replay it with the data and versions it was recorded with"
             )
@@ -72,8 +71,8 @@ class ReplayAgent:
 
 AGENTS: Mapping[str, AgentFactory] = {
     "random": RandomAgent,
-    "oracle": lambda env, seed: PolicyAgent(env.unwrapped.policy("oracle")),  # type: ignore[attr-defined]
-    "scripted": lambda env, seed: PolicyAgent(env.unwrapped.policy("scripted")),  # type: ignore[attr-defined]
+    "oracle": lambda env, seed: PolicyAgent(game_of(env).policy("oracle")),
+    "scripted": lambda env, seed: PolicyAgent(game_of(env).policy("scripted")),
 }
 
 

@@ -7,25 +7,24 @@ import importlib.util
 import json
 import os
 import shutil
-import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
-from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 from agentgym_suite.data import data_home, free_bytes
+from agentgym_suite.errors import RetrievalError
+from agentgym_suite.indexes.java import find_java_home
 from agentgym_suite.registry import ENVIRONMENTS
 from agentgym_suite.versions import suite_version
 
-_MIN_JAVA = 21
 _LOW_DISK = 2 << 30
 #: extra -> the importable module whose presence stands for it
 EXTRA_MODULES: Mapping[str, tuple[str, ...]] = {
+    "retrieval": ("huggingface_hub",),
     "lucene": ("pyserini",),
     "webshop-build": ("spacy",),
 }
@@ -64,7 +63,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 def _run(args: argparse.Namespace) -> int:
     findings = examine()
-    console = Console()
+    console = Console(markup=False)
     if args.json:
         console.print_json(json.dumps([asdict(finding) for finding in findings]))
     else:
@@ -89,12 +88,19 @@ def _core_packages() -> list[Finding]:
     for requirement in requires("agentgym-suite") or ():
         if "extra ==" in requirement:
             continue
-        name = requirement.split(";")[0].split(">")[0].split("=")[0].split("[")[0].strip()
+        name, _, floor = requirement.partition(">=")
         try:
-            findings.append(Finding(name, version(name), True))
+            installed = version(name)
         except PackageNotFoundError:
-            findings.append(Finding(name, "absent", True, f"pip install '{requirement}'"))
+            installed = "absent"
+        old = installed == "absent" or _numbers(installed) < _numbers(floor)
+        mend = f"pip install '{requirement}'" if old else ""
+        findings.append(Finding(name, installed, True, mend))
     return findings
+
+
+def _numbers(release: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in release.split(".") if part.isdigit())
 
 
 def _data_home() -> list[Finding]:
@@ -134,21 +140,11 @@ def _has_extra(extra: str) -> bool:
 
 
 def _java() -> list[Finding]:
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    if not java or not Path(java).exists():
-        mend = "pip install 'agentgym-suite[lucene]', or set JAVA_HOME to a JDK of 21 or newer"
-        return [Finding("Java (search='lucene' only)", "none found", False, mend)]
-    with tempfile.TemporaryDirectory() as folder:
-        answer = subprocess.run(
-            [java, "-version"], capture_output=True, text=True, cwd=folder, timeout=30, check=False
-        )
-    first_line = next(iter((answer.stderr or answer.stdout).splitlines()), "")
-    release = first_line.partition('"')[2].partition('"')[0]
-    major = release.split(".")[0]
-    old = not major.isdigit() or int(major) < _MIN_JAVA
-    mend = f"set JAVA_HOME to a JDK of {_MIN_JAVA} or newer" if old else ""
-    return [Finding("Java (search='lucene' only)", release or "unknown", False, mend)]
+    subject = "Java (search='lucene' only)"
+    try:
+        return [Finding(subject, str(find_java_home(os.environ)), False)]
+    except RetrievalError as missing:
+        return [Finding(subject, "none that will do", False, str(missing))]
 
 
 def _browser() -> list[Finding]:

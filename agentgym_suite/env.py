@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 import gymnasium as gym
 import numpy as np
@@ -19,6 +19,7 @@ import numpy as np
 from agentgym_suite.calls import ActionCodec
 from agentgym_suite.data import canonical_json
 from agentgym_suite.errors import EnvError, EpisodeNotRunning, UsageError
+from agentgym_suite.game import Policy
 from agentgym_suite.spaces import UnicodeText, without_surrogates
 from agentgym_suite.tasks import Task, TaskSet
 from agentgym_suite.versions import suite_version
@@ -64,15 +65,7 @@ class Transition:
     parsed_action: str = ""
 
 
-class Policy(Protocol):
-    """A way to play one episode of an environment without a language model."""
-
-    def __call__(self, observation: str, info: Mapping[str, Any]) -> str:
-        """The next action, from what ``reset`` or ``step`` returned last."""
-        ...
-
-
-class TextEnv(gym.Env[str, str]):
+class TextEnv(gym.Env[str, str], ABC):
     """A Gymnasium environment whose observations and actions are strings.
 
     Subclasses implement the hooks ``_load_tasks``, ``_begin``, ``_play``, ``_refuse``,
@@ -96,6 +89,7 @@ class TextEnv(gym.Env[str, str]):
     version: ClassVar[str] = "1"
     remote_kwargs: ClassVar[tuple[str, ...]] = ("split",)
     detail_keys: ClassVar[tuple[str, ...]] = ()
+    goal_key: ClassVar[str] = ""
     codec: ClassVar[ActionCodec]
     policies: ClassVar[Mapping[str, Callable[[Any], Policy]]] = {}
     observation_space: UnicodeText
@@ -211,10 +205,8 @@ class TextEnv(gym.Env[str, str]):
         return self.policies[name](self)
 
     def random_action(self, rng: np.random.Generator) -> str:
-        """A uniform draw from the admissible actions, or an example of the action space."""
-        actions = self._admissible_actions() or self.action_space.examples
-        if not actions:
-            return self.action_space.sample()
+        """A uniform draw from the admissible actions, or from the action space's examples."""
+        actions = self._admissible_actions() or self.action_space.examples or ("",)
         return actions[int(rng.integers(len(actions)))]
 
     def reset(
@@ -229,14 +221,22 @@ class TextEnv(gym.Env[str, str]):
         Raises:
             UnknownTask, UnknownSplit, UsageError: on a wrong option, with what is legal.
         """
+        if not isinstance(options, Mapping | None):
+            raise UsageError(f"options is {type(options).__name__}; give a dict or None")
+        if isinstance(seed, bool) or not isinstance(seed, int | np.integer | None):
+            raise UsageError(f"seed is {seed!r}; give an integer of 0 or more, or None")
+        if seed is not None and seed < 0:
+            raise UsageError(f"seed is {seed}; give an integer of 0 or more, or None")
+        seed = None if seed is None else int(seed)
         task = self._pick(seed, options or {})
         self._task = task
-        self._seed = -1 if seed is None else int(seed)
+        self._seed = -1 if seed is None else seed
         self._steps = 0
         self._invalid_actions = 0
         self._cut_characters = 0
-        self._running = True
+        self._running = False  # until the new game stands: a failing _begin leaves none
         transition = self._begin(task)
+        self._running = True
         observation = self._fit(transition.observation)
         return observation, self._compose_info(transition, "") | {
             "provenance": self._provenance_text()

@@ -8,6 +8,7 @@ sentence: what, the value, what to do.
      +- UsageError (also ValueError)     a wrong argument, option or configuration
      |   +- UnknownTask                  no such task id in the task set
      |   +- UnknownSplit                 no such split in the task set
+     |   +- ContextTooLong               a prompt exceeds its token budget
      |   +- MissingExtra (also ImportError)  an optional dependency is not installed
      +- DataError                        files that are absent, damaged or foreign
      |   +- DataMissing                  a file or store is not there
@@ -45,6 +46,10 @@ class UnknownTask(UsageError):
 
 class UnknownSplit(UsageError):
     """No such split in the task set."""
+
+
+class ContextTooLong(UsageError):
+    """A prompt exceeds its token budget and may not be cut further."""
 
 
 class MissingExtra(UsageError, ImportError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 from typing import Any
 
@@ -11,7 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from agentgym_suite.errors import AgentGymSuiteError
-from agentgym_suite.registry import ENVIRONMENTS
+from agentgym_suite.game import game_of
+from agentgym_suite.registry import ENVIRONMENTS, Environment
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -25,8 +27,8 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 
 def _run(args: argparse.Namespace) -> int:
-    rows = [_row(environment.id, args.tasks) for environment in ENVIRONMENTS]
-    console = Console()
+    rows = [_row(environment, args.tasks) for environment in ENVIRONMENTS]
+    console = Console(markup=False)
     if args.json:
         console.print_json(json.dumps(rows))
         return 0
@@ -45,21 +47,20 @@ def _run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _row(env_id: str, count_tasks: bool) -> dict[str, Any]:
-    environment = next(row for row in ENVIRONMENTS if row.id == env_id)
+def _row(environment: Environment, count_tasks: bool) -> dict[str, Any]:
     row: dict[str, Any] = {
-        "id": env_id,
+        "id": environment.id,
         "horizon": environment.max_episode_steps,
         "summary": environment.summary,
     }
     if count_tasks:
         try:
-            env = gym.make(env_id)
-            tasks = env.unwrapped.tasks  # type: ignore[attr-defined]
-            row["splits"] = {name: len(members) for name, members in tasks.splits.items()}
-            env.close()
+            with contextlib.closing(gym.make(environment.id)) as env:
+                splits = game_of(env).tasks.splits
         except AgentGymSuiteError as error:
             row["problem"] = str(error)
+        else:
+            row["splits"] = {name: len(members) for name, members in splits.items()}
     return row
 
 

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from agentgym_suite.errors import UsageError
+from agentgym_suite.game import game_of
 from agentgym_suite.registry import ENV_IDS, ENVIRONMENTS
 
 _HELP = "a number or an action; ? lists the actions, ! lets the oracle play on, empty line leaves"
@@ -53,7 +54,7 @@ def _env_id(name: str) -> str:
 def _play(
     env: gym.Env[str, str], args: argparse.Namespace, console: Console, ask: Callable[[], str]
 ) -> int:
-    game: Any = env.unwrapped
+    game = game_of(env)
     policy = game.policy(args.agent) if args.agent else None
     options = {"task_id": args.task, "split": args.split}
     observation, info = env.reset(
@@ -104,6 +105,6 @@ def _list_actions(console: Console, info: dict[str, Any]) -> None:
 
 def _chosen(answer: str, info: dict[str, Any]) -> str:
     actions: tuple[str, ...] = info["admissible_actions"]
-    if answer.isascii() and answer.isdigit() and 1 <= int(answer) <= len(actions):
-        return actions[int(answer) - 1]
+    if answer in (numbers := [str(i) for i in range(1, len(actions) + 1)]):
+        return actions[numbers.index(answer)]
     return answer

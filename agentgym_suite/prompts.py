@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
-from agentgym_suite.errors import UsageError
+from agentgym_suite.calls import Call, parse_calls
+from agentgym_suite.errors import ContextTooLong, UsageError
 
-Truncation = Literal["drop_oldest_observation", "cut_observation", "error"]
+Truncation = Literal["drop_oldest_step", "cut_observation", "error"]
 _SEARCH_R1 = (
     "Answer the given question. You must conduct reasoning inside <think> and </think> first "
     "every time you get new information. After reasoning, if you find you lack some knowledge, "
@@ -102,20 +103,30 @@ class StepPrompt:
         history_length: overrides the template's window (None keeps it, -1 means all steps).
         token_budget: most tokens of all messages together; None means no bound.
         counter: counts tokens of a text; characters / 4 when not given.
-        truncation: what gives way when the budget is exceeded.
+        truncation: what gives way when the budget is exceeded; ``drop_oldest_step`` drops whole
+            steps and cuts the observation once none is left.
+
+    Raises:
+        UsageError: on an unknown template or truncation.
     """
 
     template: str = "compact"
     history_length: int | None = None
     token_budget: int | None = None
     counter: Callable[[str], int] | None = None
-    truncation: Truncation = "drop_oldest_observation"
+    truncation: Truncation = "drop_oldest_step"
+
+    def __post_init__(self) -> None:
+        prompt_template(self.template)
+        if self.truncation not in get_args(Truncation):
+            known = ", ".join(get_args(Truncation))
+            raise UsageError(f"truncation {self.truncation!r} does not exist; use {known}")
 
     def render(self, prompt: PromptInput) -> RenderedPrompt:
         """The messages of one step.
 
         Raises:
-            UsageError: on an unknown template, or when the prompt cannot fit the budget.
+            ContextTooLong: when the prompt cannot fit the budget.
         """
         template = prompt_template(self.template)
         window = template.history_length if self.history_length is None else self.history_length
@@ -134,15 +145,15 @@ class StepPrompt:
 
     def _fit(self, template: PromptTemplate, prompt: PromptInput) -> RenderedPrompt:
         budget = self.token_budget or 0
-        if self.truncation == "drop_oldest_observation":
+        if self.truncation == "drop_oldest_step":
             for dropped in range(1, len(prompt.history) + 1):
                 messages = template.write(_with(prompt, history=prompt.history[dropped:]))
                 if self._size(messages) <= budget:
                     return RenderedPrompt(tuple(messages), dropped_steps=dropped)
-        if self.truncation in ("cut_observation", "drop_oldest_observation"):
-            history = () if self.truncation == "drop_oldest_observation" else prompt.history
+        if self.truncation in ("cut_observation", "drop_oldest_step"):
+            history = () if self.truncation == "drop_oldest_step" else prompt.history
             return self._cut(template, _with(prompt, history=history), len(prompt.history))
-        raise UsageError(
+        raise ContextTooLong(
             f"the prompt exceeds its budget of {budget} tokens; raise the budget or choose a "
             "truncation other than 'error'"
         )
@@ -157,7 +168,7 @@ class StepPrompt:
             low, high = (keep, high) if self._size(messages) <= budget else (low, keep - 1)
         messages = template.write(_with(prompt, observation=prompt.observation[:low] + " …"))
         if self._size(messages) > budget:
-            raise UsageError(
+            raise ContextTooLong(
                 f"the prompt exceeds its budget of {budget} tokens even without an observation; "
                 "raise the budget"
             )
@@ -246,11 +257,20 @@ def _search_r1(prompt: PromptInput) -> list[Message]:
         raise UsageError("the search_r1 prompt got an empty question; check the task's data")
     question = question.strip()
     question = question if question.endswith("?") else question + "?"
-    past = "".join(
-        f"{step.action}\n\n<information>{step.observation.strip()}</information>\n\n"
-        for step in prompt.history
+    results = [step.observation for step in prompt.history[1:]] + [prompt.observation]
+    turns = "".join(
+        f"{_tagged(step.action)}\n\n<information>{result.strip()}</information>\n\n"
+        for step, result in zip(prompt.history, results, strict=False)
     )
-    return [Message("user", _SEARCH_R1.format(question=question) + past)]
+    return [Message("user", _SEARCH_R1.format(question=question) + turns)]
+
+
+def _tagged(action: str) -> str:
+    """An action of the grammar in the tags that a search_r1 policy writes."""
+    return "".join(
+        f"<{call.name}>{call.argument}</{call.name}>" if isinstance(call, Call) else call.text
+        for call in parse_calls(action)
+    )
 
 
 def _compact(prompt: PromptInput) -> list[Message]:

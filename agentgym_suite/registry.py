@@ -54,5 +54,7 @@ def register_environments() -> None:
                 environment.id,
                 entry_point=environment.entry_point,
                 max_episode_steps=environment.max_episode_steps,
+                # gymnasium's passive checker breaks every step after a reset that was refused
+                disable_env_checker=True,
                 additional_wrappers=(TELL_HORIZON,),
             )

@@ -19,8 +19,8 @@ import httpx
 import numpy as np
 
 from agentgym_suite.calls import ActionCodec
-from agentgym_suite.env import Policy
 from agentgym_suite.errors import EnvError, EpisodeNotRunning, UsageError
+from agentgym_suite.game import Policy
 from agentgym_suite.remote_client import (
     ServerClient,
     SessionHandle,
@@ -136,6 +136,11 @@ class RemoteEnv(gym.Env[str, str]):
     def info_keys(self) -> tuple[str, ...]:
         """Every key of ``info``."""
         return tuple(self._env_info()["info_keys"])
+
+    @property
+    def goal_key(self) -> str:
+        """The info key that says the goal in words; "" where the observation does."""
+        return str(self._env_info()["goal_key"])
 
     @property
     def version(self) -> str:

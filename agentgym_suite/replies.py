@@ -208,8 +208,12 @@ def _actions_of(value: Any, codec: ActionCodec, repairs: list[str]) -> list[str]
         repairs += used
     if not isinstance(arguments, Mapping):
         raise ValueError(f"the arguments of {value['name']} are no object")
+    if not all(isinstance(key, str) for key in arguments):
+        raise ValueError(f"the arguments of {value['name']} have names that are no strings")
     several = arguments.get("query_list")
     if isinstance(several, Sequence) and not isinstance(several, str):
+        if not several:
+            raise ValueError("the query_list is empty")
         return [codec.to_action("search", {"query": query}) for query in several]
     return [codec.to_action(value["name"], arguments)]
 

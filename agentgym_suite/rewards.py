@@ -11,6 +11,9 @@ from dataclasses import asdict, dataclass
 
 from agentgym_suite.errors import UsageError
 
+PURCHASES = "purchases"
+"""The metric by which an environment with purchases reports one."""
+
 
 @dataclass(frozen=True, slots=True)
 class RewardPreset:

@@ -1,31 +1,28 @@
 """``run_episodes``: many episodes at once, bounded, with timeouts and failures kept as data.
 
-Each episode runs ``episodes.run_episode`` in a thread of its own, so that a step that hangs can
-be given up with its environment while the others go on. Threads are daemons: a lost one never
-keeps the process alive.
+Each episode runs in a thread of its own, so that a step that hangs can be given up with its
+environment while the others go on. Threads are daemons: a lost one never keeps the process alive.
 """
 
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from typing import cast
 
 import gymnasium as gym
 
 from agentgym_suite.episodes import (
     AgentFactory,
     Episode,
-    EpisodeRecorder,
     EpisodeRequest,
     Failure,
     PlaySettings,
     Reply,
-    classify,
-    run_episode,
 )
 from agentgym_suite.errors import UsageError
+from agentgym_suite.playing import EpisodeRecorder, classify, run_episode
 
 MakeEnv = Callable[[], gym.Env[str, str]]
 
@@ -56,6 +53,8 @@ async def run_episodes(
     """
     if concurrency < 1:
         raise UsageError(f"concurrency is {concurrency}; give at least 1")
+    if timeout_s is not None and not timeout_s > 0:
+        raise UsageError(f"timeout_s is {timeout_s}; give seconds above 0, or None")
     pool = _EnvPool(make_env)
     waiting = iter(requests)
     running: set[asyncio.Task[Episode]] = set()
@@ -123,43 +122,27 @@ async def _play(
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Episode] = loop.create_future()
     recorder = EpisodeRecorder(request)
+    asked: list[concurrent.futures.Future[Reply]] = []
 
-    def settle(episode: Episode | None, error: BaseException | None) -> None:
+    def settle(episode: Episode | BaseException) -> None:
         if future.done():
             return
-        if error is not None:
-            future.set_exception(error)
+        if isinstance(episode, BaseException):
+            future.set_exception(episode)
         else:
-            future.set_result(cast(Episode, episode))
+            future.set_result(episode)
 
     def wait(answer: Awaitable[Reply]) -> Reply:
         async def resolve() -> Reply:
             return await answer
 
-        return asyncio.run_coroutine_threadsafe(resolve(), loop).result()
+        asked[:] = [asyncio.run_coroutine_threadsafe(resolve(), loop)]
+        return asked[0].result()
 
     def work() -> None:
-        episode: Episode | None = None
-        error: BaseException | None = None
-        try:
-            env = pool.take()
-        except UsageError as refused:
-            error = refused
-        except Exception as broken:  # an environment that cannot be made is data, too
-            episode = recorder.finish(failure=classify(broken, "env"))
-        else:
-            try:
-                episode = run_episode(
-                    env, make_agent, request, settings, recorder=recorder, wait=wait
-                )
-            except BaseException as raised:
-                error = raised
-            if episode is not None and episode.failure is None and not future.done():
-                pool.give_back(env)
-            else:  # a broken or given-up environment is never used again
-                env.close()
+        result = _play_here(pool, make_agent, request, settings, recorder, wait)
         if not loop.is_closed():
-            loop.call_soon_threadsafe(settle, episode, error)
+            loop.call_soon_threadsafe(settle, result)
 
     threading.Thread(target=work, name=f"episode {request.task_id}", daemon=True).start()
     try:
@@ -167,5 +150,36 @@ async def _play(
     except TimeoutError:
         message = f"the episode took longer than {timeout_s} s in its {recorder.phase} call"
         if recorder.phase == "agent":
-            return recorder.finish(failure=Failure("timeout_model", "infra", message))
-        return recorder.finish(failure=Failure("env_timeout", "env", message))
+            return recorder.finish(Failure("timeout_model", "infra", message))
+        return recorder.finish(Failure("env_timeout", "env", message))
+    finally:  # given up: the thread stops after its step, a pending model call at once
+        recorder.abandoned.set()
+        for answer in asked:
+            answer.cancel()
+
+
+def _play_here(
+    pool: _EnvPool,
+    make_agent: AgentFactory,
+    request: EpisodeRequest,
+    settings: PlaySettings,
+    recorder: EpisodeRecorder,
+    wait: Callable[[Awaitable[Reply]], Reply],
+) -> Episode | BaseException:
+    """The episode, or what the caller must be told; a broken environment is used no more."""
+    try:
+        env = pool.take()
+    except UsageError as refused:
+        return refused
+    except Exception as broken:  # an environment that cannot be made is data, too
+        return recorder.finish(classify(broken, "env"))
+    try:
+        episode = run_episode(env, make_agent, request, settings, recorder=recorder, wait=wait)
+    except BaseException as raised:
+        env.close()
+        return raised
+    if episode.failure is None and not recorder.abandoned.is_set():
+        pool.give_back(env)
+    else:
+        env.close()
+    return episode

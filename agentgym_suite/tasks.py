@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
+from typing import overload
 
 from agentgym_suite.errors import UnknownSplit, UnknownTask, UsageError
 
@@ -35,15 +36,23 @@ class NumberedIds(Sequence[str]):
     def __len__(self) -> int:
         return self._n
 
-    def __getitem__(self, index: int) -> str:  # type: ignore[override]
-        if not 0 <= index < self._n:
-            raise IndexError(index)
-        return f"{self.prefix}-{index}"
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        numbers = range(self._n)[index]
+        if isinstance(numbers, range):
+            return [f"{self.prefix}-{number}" for number in numbers]
+        return f"{self.prefix}-{numbers}"
 
     def index(self, value: object, start: int = 0, stop: int | None = None) -> int:
         """Position of an id; ValueError if it is none of these."""
         prefix, dash, digits = str(value).rpartition("-")
-        number = int(digits) if dash and digits.isascii() and digits.isdigit() else -1
+        canonical = dash and digits.isascii() and digits.isdigit() and len(digits) < 20
+        number = int(digits) if canonical else -1
         if prefix != self.prefix or not 0 <= number < self._n or self[number] != value:
             raise ValueError(f"{value!r} is not among {self}")
         return number
@@ -108,12 +117,9 @@ class TaskSet:
         Raises:
             UnknownSplit: naming the splits there are.
         """
-        try:
-            return self.splits[name]
-        except KeyError:
-            raise UnknownSplit(
-                f"split {name!r} does not exist; choose {', '.join(self.splits)}"
-            ) from None
+        if not isinstance(name, str) or name not in self.splits:
+            raise UnknownSplit(f"split {name!r} does not exist; choose {', '.join(self.splits)}")
+        return self.splits[name]
 
     def split_of(self, index: int, preferred: str = "") -> str:
         """The split that holds a position: the preferred one if it does, else the first."""
@@ -140,7 +146,8 @@ class TaskSet:
             if position is not None:
                 return position
         text = str(key)
-        if text.isascii() and text.isdigit() and int(text) < len(self.ids):
+        short = len(text) <= len(str(len(self.ids)))
+        if short and text.isascii() and text.isdigit() and int(text) < len(self.ids):
             return int(text)
         raise UnknownTask(self._explain(text))
 

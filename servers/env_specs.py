@@ -69,6 +69,7 @@ def session_spec(env: gym.Env[str, str]) -> dict[str, Any]:
         "metadata": dict(inner.metadata),
         "tools": list(inner.tools),
         "info_keys": list(inner.info_keys),
+        "goal_key": inner.goal_key,
     }
 
 
@@ -91,6 +92,7 @@ def env_info(env_id: str, env: gym.Env[str, str], provenance: Mapping[str, Any])
         "max_episode_steps": spec["max_episode_steps"],
         "metadata": spec["metadata"],
         "info_keys": spec["info_keys"],
+        "goal_key": spec["goal_key"],
         "splits": {name: len(members) for name, members in tasks.splits.items()},
         "tasks": len(tasks),
         "tasks_digest": tasks.digest,

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from agentgym_suite.calls import Call, CallCodec, Tool, parse_calls
-from agentgym_suite.env import Policy, TextEnv, Transition
+from agentgym_suite.env import TextEnv, Transition
+from agentgym_suite.game import Policy
 from agentgym_suite.tasks import NumberedIds, Task, TaskSet
 
 

@@ -55,12 +55,15 @@ def test_list_counts_the_tasks_of_the_embedded_worlds(capsys: pytest.CaptureFixt
 
 def test_doctor_finds_the_core_and_names_what_mends_the_rest(
     capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "240")
     assert main(["doctor", "--json"]) == 0
     findings = {f["subject"]: f for f in json.loads(capsys.readouterr().out)}
     assert findings["gymnasium"]["state"][0].isdigit() and not findings["gymnasium"]["mend"]
     assert findings["WebShop-v0"]["state"] == "plays"
     assert main(["doctor"]) == 0
+    assert "pip install 'agentgym-suite[lucene]'" in capsys.readouterr().out
 
 
 def test_doctor_fails_on_a_home_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,16 +6,15 @@ from typing import Any
 import pytest
 
 from agentgym_suite.agents import AGENTS, ReplayAgent, agent_factory
-from agentgym_suite.env import Transition
+from agentgym_suite.env import TextEnv, Transition
 from agentgym_suite.episodes import (
     EpisodeRequest,
     PlaySettings,
     Reply,
     Turn,
-    classify,
-    run_episode,
 )
 from agentgym_suite.errors import ServerUnreachable, StepTimeout, UsageError
+from agentgym_suite.playing import classify, run_episode
 from agentgym_suite.prompts import StepPrompt
 from agentgym_suite.rewards import reward_preset
 from tests.counting import CountingEnv
@@ -185,3 +184,40 @@ def test_a_wrong_request_raises_instead_of_being_filed() -> None:
 def test_failures_are_classified(error: Exception, phase: str, kind: str, origin: str) -> None:
     failure = classify(error, phase)
     assert (failure.kind, failure.origin) == (kind, origin)
+
+
+def test_an_agent_that_cannot_close_is_a_failure_of_its_episode_only() -> None:
+    class Clinging(Saying):
+        def close(self) -> None:
+            raise OSError("still busy")
+
+    failure = play(Clinging("add[7]")).failure
+    assert failure is not None and "still busy" in failure.message and failure.origin == "agent"
+
+
+def test_a_prompt_beyond_its_budget_is_a_context_overflow_of_the_model() -> None:
+    prompt = StepPrompt("compact", token_budget=2, counter=len, truncation="error")
+    episode = play(Saying("add[1]"), prompt=prompt)
+    assert episode.outcome == "truncated_context" and episode.failure is not None
+    assert (episode.failure.kind, episode.failure.origin) == ("context_overflow", "model")
+
+
+def test_what_the_budget_took_stands_in_the_step() -> None:
+    prompt = StepPrompt("compact", history_length=-1, token_budget=60, counter=len)
+    episode = play(Saying("say[" + "word " * 8 + "]"), prompt=prompt, max_steps=3)
+    assert episode.steps[0].dropped_steps == 0 and episode.steps[2].dropped_steps > 0
+
+
+def test_wrong_settings_are_refused_before_anything_is_played() -> None:
+    with pytest.raises(UsageError, match="raw, react"):
+        PlaySettings(reply_format="xml")
+    with pytest.raises(UsageError, match="max_steps"):
+        PlaySettings(max_steps=0)
+
+
+def test_an_environment_without_its_hooks_cannot_be_made() -> None:
+    class Hollow(CountingEnv):
+        _play = TextEnv._play
+
+    with pytest.raises(TypeError, match="_play"):
+        Hollow()

@@ -22,8 +22,9 @@ from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 import agentgym_suite
 from agentgym_suite.agents import AGENTS
 from agentgym_suite.env import COMMON_INFO_KEYS
-from agentgym_suite.episodes import EpisodeRequest, run_episode
+from agentgym_suite.episodes import EpisodeRequest
 from agentgym_suite.errors import EpisodeNotRunning, UnknownSplit, UnknownTask, UsageError
+from agentgym_suite.playing import run_episode
 
 SECTIONS = (
     "Description", "Action Space", "Observation Space", "Rewards", "Starting State", "Episode End",
@@ -358,3 +359,24 @@ def test_concurrent_imports_register_once_and_silently() -> None:
         [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0 and not done.stderr, done.stderr
+
+
+@every_environment
+def test_a_refused_reset_leaves_the_environment_usable(env_id: str) -> None:
+    env = gym.make(env_id)
+    for wrong in ({"task_id": "nope"}, {"split": ["test"]}, {"task_id": "9" * 5000}):
+        with pytest.raises(UsageError):
+            env.reset(options=wrong)
+    for seed in (-1, 1.5, True):
+        with pytest.raises(UsageError, match="seed is"):
+            env.reset(seed=seed)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="options"):
+        env.reset(options=["task_id"])  # type: ignore[arg-type]
+    with pytest.raises(gym.error.ResetNeeded):
+        env.step("x")
+    env.reset(seed=np.int64(3))  # type: ignore[arg-type]
+    assert env.step("x")[4]["step"] == 1
+    tasks = game(env).tasks
+    assert (
+        tasks.ids[:2] == [tasks.ids[0], tasks.ids[1]] and tasks.ids[-1] == tasks.ids[len(tasks) - 1]
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from importlib.metadata import metadata
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,10 @@ FOLDERS = ("agentgym_suite", *OUTER)
 # design: a file imports from its own floor or from floors below
 FLOORS = {
     0: "errors spaces calls versions horizon json_stream files",
-    1: "data sources downloads deliveries download_pages tasks replies prompts rewards env remote"
-    " remote_client registry progress_bars indexes",
-    2: "alfworld webshop multihop_qa paper_search engines agents episodes rollouts ray_pool",
+    1: "data sources downloads deliveries download_pages tasks replies prompts rewards game env"
+    " remote remote_client registry progress_bars indexes",
+    2: "alfworld webshop multihop_qa paper_search engines agents episodes playing rollouts"
+    " ray_pool",
     3: "evaluation trainers servers",
     4: "cli data_cli listing play doctor __main__",
 }
@@ -85,6 +87,9 @@ def test_modules_import_each_other_in_no_circle() -> None:
                 and node.module.startswith("agentgym_suite.")
             ):
                 graph[name].add(node.module)
+                graph[name] |= {f"{node.module}.{alias.name}" for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module == "agentgym_suite":
+                graph[name] |= {f"agentgym_suite.{alias.name}" for alias in node.names}
     done: set[str] = set()
 
     def visit(name: str, trail: tuple[str, ...]) -> None:
@@ -126,11 +131,36 @@ def test_the_environment_is_never_written_and_no_global_generator_is_used() -> N
 
 
 def test_exported_names_are_sorted_and_exist() -> None:
-    exported = agentgym_suite.__all__
-    assert list(exported) == sorted(
-        exported, key=lambda n: (not n.isupper(), n.startswith("__"), n[0].islower(), n)
-    ) or (sorted(exported) == sorted(set(exported)))
-    assert all(hasattr(agentgym_suite, name) for name in exported)
+    assert list(agentgym_suite.__all__) == sorted(set(agentgym_suite.__all__))
+    assert all(hasattr(agentgym_suite, name) for name in agentgym_suite.__all__)
+
+
+def test_every_extra_named_in_an_error_exists() -> None:
+    named = {
+        match[1]
+        for path in sources()
+        for match in re.finditer(r"MissingExtra\(\s*\"([\w-]+)\"", path.read_text(encoding="utf-8"))
+    }
+    offered = set(metadata("agentgym-suite").get_all("Provides-Extra") or ())
+    assert named and named <= offered
+
+
+def test_nothing_names_a_machine_or_the_way_the_work_is_organised() -> None:
+    forbidden = re.compile(
+        r"/root/|/home/\w+/|/tmp/\w+-|files\.python" r"hosted|registry\.npm" r"js|\bsub-?agents?\b"
+    )
+    tracked = [
+        p
+        for folder in (*FOLDERS, "tests", "docs", "benchmarks")
+        for p in (ROOT / folder).rglob("*")
+    ]
+    found = [
+        f"{path.relative_to(ROOT)}: {match[0]}"
+        for path in tracked
+        if path.suffix in (".py", ".md", ".toml", ".html", ".css", ".js") and path != Path(__file__)
+        for match in forbidden.finditer(path.read_text(encoding="utf-8"))
+    ]
+    assert not found
 
 
 def test_the_exception_tree_is_drawn_in_its_docstring() -> None:

@@ -45,6 +45,15 @@ def test_search_r1_asks_with_a_question_mark() -> None:
         StepPrompt("search_r1").render(PromptInput("", " "))
 
 
+def test_search_r1_shows_each_result_behind_the_search_that_found_it() -> None:
+    history = (PastStep("the question", "search[a]"), PastStep("found a", "search[b]"))
+    (message,) = StepPrompt("search_r1").render(PromptInput("q?", "found b", history)).messages
+    assert message.content.endswith(
+        "Question: q?\n<search>a</search>\n\n<information>found a</information>\n\n"
+        "<search>b</search>\n\n<information>found b</information>\n\n"
+    )
+
+
 @given(st.integers(30, 400), st.text(max_size=600))
 def test_a_budget_is_kept_and_the_loss_reported(budget: int, observation: str) -> None:
     prompt = StepPrompt("verl_agent", history_length=-1, token_budget=budget, counter=len)
@@ -75,4 +84,6 @@ def test_truncation_policies_differ() -> None:
 
 def test_unknown_template_names_the_known() -> None:
     with pytest.raises(UsageError, match="capo, verl_agent"):
-        StepPrompt("chatty").render(INPUT)
+        StepPrompt("chatty")
+    with pytest.raises(UsageError, match="cut_observation"):
+        StepPrompt(truncation="hope")  # type: ignore[arg-type]

@@ -158,6 +158,24 @@ def test_hermes_garbage_is_an_error_and_the_text_stays(body: str) -> None:
     assert parsed.error and parsed.action == text
 
 
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=6,
+)
+
+
+@given(json_values, st.sampled_from(["search", "finish", "buy"]))
+def test_no_arguments_break_the_tool_formats(arguments: object, name: str) -> None:
+    assert parse(call(name, arguments), "hermes").action
+    parse("", "openai", ToolCall(name, arguments))  # type: ignore[arg-type]
+    parse("", "openai", ToolCall(name, {"query_list": [], 1: ""}))  # type: ignore[dict-item]
+
+
+def test_an_empty_query_list_says_so() -> None:
+    assert "query_list is empty" in parse(call("search", {"query_list": []}), "hermes").error
+
+
 def test_hermes_keeps_the_good_calls_beside_a_bad_one() -> None:
     parsed = parse(call("buy", {}) + call("search", {"query": "a"}), "hermes")
     assert parsed.action == "search[a]" and "buy" in parsed.error

@@ -27,17 +27,14 @@ def collect(
     return asyncio.run(gather())
 
 
-def transcript(episodes: list[Episode]) -> dict[Any, Any]:
-    return {
-        (e.task_id, e.trial): [(s.action, s.next_observation, s.state_hash) for s in e.steps]
-        for e in episodes
-    }
+def by_key(episodes: list[Episode]) -> dict[tuple[str, int], Episode]:
+    return {(episode.task_id, episode.trial): episode for episode in episodes}
 
 
 def test_concurrency_changes_nothing_but_the_order() -> None:
     runs = [collect(CountingEnv, agent_factory("random"), concurrency=n) for n in (1, 4, 16)]
     assert all(len(run) == len(REQUESTS) for run in runs)
-    assert transcript(runs[0]) == transcript(runs[1]) == transcript(runs[2])
+    assert by_key(runs[0]) == by_key(runs[1]) == by_key(runs[2])
 
 
 def test_at_most_so_many_environments_exist_and_all_are_closed() -> None:
@@ -137,6 +134,26 @@ def test_a_hanging_agent_is_a_model_timeout() -> None:
     assert episode.failure is not None and episode.failure.kind == "timeout_model"
 
 
+def test_a_given_up_episode_is_not_played_on() -> None:
+    acts: list[int] = []
+
+    class Slow:
+        def act(self, turn: Turn) -> Reply:
+            acts.append(turn.step_index)
+            time.sleep(0.1)
+            return Reply("say[still here]")
+
+        def close(self) -> None:
+            acts.append(-1)
+
+    (episode,) = collect(CountingEnv, lambda env, seed: Slow(), REQUESTS[:1], timeout_s=0.25)
+    assert episode.failure is not None
+    deadline = time.monotonic() + 10
+    while -1 not in acts and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert acts[-1] == -1 and len(acts) <= 5
+
+
 def test_asynchronous_agents_share_the_event_loop() -> None:
     loops = set()
 
@@ -156,6 +173,8 @@ def test_asynchronous_agents_share_the_event_loop() -> None:
 def test_wrong_requests_and_arguments_raise() -> None:
     with pytest.raises(UsageError, match="count-77"):
         collect(CountingEnv, agent_factory("oracle"), [EpisodeRequest("count-77", 0)])
+    with pytest.raises(UsageError, match="timeout_s"):
+        collect(CountingEnv, agent_factory("oracle"), timeout_s=0)
     with pytest.raises(UsageError, match="concurrency"):
         collect(CountingEnv, agent_factory("oracle"), concurrency=0)
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from agentgym_suite.data import canonical_json
-from agentgym_suite.env import Policy, TextEnv, Transition
+from agentgym_suite.env import TextEnv, Transition
 from agentgym_suite.errors import UsageError
+from agentgym_suite.game import Policy
 from agentgym_suite.tasks import NumberedIds, Task, TaskSet
 from agentgym_suite.webshop import policies
 from agentgym_suite.webshop.actions import CODEC, parse_action
@@ -160,6 +161,7 @@ class WebShopEnv(TextEnv):
         "reward_parts",
         "target",
     )
+    goal_key: ClassVar[str] = "instruction"
     policies: ClassVar[Mapping[str, Callable[[Any], Policy]]] = {
         "oracle": lambda env: lambda observation, info: policies.oracle_action(env.session),
         "scripted": lambda env: lambda observation, info: policies.rule_action(info),

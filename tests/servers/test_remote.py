@@ -96,6 +96,7 @@ def test_remote_equals_local() -> None:
         assert isinstance(inner, RemoteEnv)
         assert inner.tools == game.tools
         assert inner.info_keys == game.info_keys
+        assert inner.goal_key == game.goal_key
         assert inner.horizon == HORIZON
         for seed in range(20):
             assert play(remote, seed, ACTIONS) == play(local, seed, ACTIONS)
