@@ -24,8 +24,9 @@ from agentgym_suite.webshop.product_search import (
     cached_search,
     open_search,
 )
+from agentgym_suite.webshop.shelf import FindProduct, Shelf
 from agentgym_suite.webshop.special_queries import SpecialQueries
-from agentgym_suite.webshop.store import FindProduct, Store
+from agentgym_suite.webshop.store import Store
 from agentgym_suite.webshop.store_folder import StoreChoice, locate_store
 
 GoalFilter = Callable[[int, Goal], bool]
@@ -75,6 +76,7 @@ class Catalogue:
         self._special = SpecialQueries(store, self.digest) if choice.special_queries else None
         # The store's reader and no method, so that what keeps it does not keep the catalogue.
         self.product: FindProduct = store.product
+        self.shelf = Shelf(store.product)
         self._index = open_search(choice.search, store, progress)
         self._search = cached_search(self._index, choice.cache_size)
         # Once, because a digest is computed whenever it is asked for.

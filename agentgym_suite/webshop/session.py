@@ -15,7 +15,7 @@ from agentgym_suite.webshop.controls import RESULTS_PER_PAGE, Control, Controls
 from agentgym_suite.webshop.goals import Goal
 from agentgym_suite.webshop.products import Product
 from agentgym_suite.webshop.reward import RewardParts
-from agentgym_suite.webshop.shelf import Stock, shelf_of
+from agentgym_suite.webshop.shelf import Stock
 from agentgym_suite.webshop.urls import EncodedUrls, OriginalUrls, UrlScheme
 
 PageKind = Literal["index", "results", "item", "sub page", "done"]
@@ -79,7 +79,7 @@ class ShopSession:
         strict: bool = True,
         show_attrs: bool = False,
     ) -> None:
-        self.shelf = shelf_of(stock)
+        self.shelf = stock.shelf
         self._find = stock.search
         self.goal = goal
         self.session_id = session_id or str(goal.index)

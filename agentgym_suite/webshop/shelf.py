@@ -6,8 +6,6 @@ shelf without meeting.
 
 from __future__ import annotations
 
-import threading
-import weakref
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Protocol
@@ -26,8 +24,8 @@ class Stock(Protocol):
     """What a session needs of a catalogue."""
 
     @property
-    def product(self) -> FindProduct:
-        """The product of an upper-case ASIN, None if there is none."""
+    def shelf(self) -> Shelf:
+        """Its products, prepared as pages."""
         ...
 
     def search(self, keywords: Sequence[str]) -> tuple[str, ...]:
@@ -52,21 +50,6 @@ class Shelf:
         self.item_controls = lru_cache(maxsize=products)(partial(_make_item_controls, find))
         self.results_controls = lru_cache(maxsize=products)(_make_results_controls)
         self.plain_controls = lru_cache(maxsize=16)(_make_plain_controls)
-
-
-# One shelf for each catalogue in use, gone with it: derived from what is immutable, like the
-# catalogues that a process shares.
-_SHELVES: weakref.WeakKeyDictionary[Stock, Shelf] = weakref.WeakKeyDictionary()
-_LOCK = threading.Lock()
-
-
-def shelf_of(stock: Stock) -> Shelf:
-    """The shelf of a catalogue, the same one for all its sessions."""
-    with _LOCK:
-        shelf = _SHELVES.get(stock)
-        if shelf is None:
-            shelf = _SHELVES[stock] = Shelf(stock.product)
-    return shelf
 
 
 def _held(find: FindProduct, asin: str) -> Product:

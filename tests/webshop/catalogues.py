@@ -7,6 +7,7 @@ from typing import Any
 
 from agentgym_suite.webshop.goals import Goal, GoalKind
 from agentgym_suite.webshop.products import Product
+from agentgym_suite.webshop.shelf import Shelf
 
 
 def product(asin: str, name: str, **changes: Any) -> Product:
@@ -86,6 +87,7 @@ class MemoryCatalogue:
     def __init__(self, products: Sequence[Product], goals: Sequence[Goal]) -> None:
         self._products = {product.asin: product for product in products}
         self.product: Callable[[str], Product | None] = self._products.get
+        self.shelf = Shelf(self._products.get)
         self.size = len(products)
         self.goals = MemoryGoals(goals)
         self.searches: list[tuple[str, ...]] = []
