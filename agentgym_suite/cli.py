@@ -29,7 +29,8 @@ def build_parser() -> argparse.ArgumentParser:
         description="Environments for language-model agents: play, serve, evaluate.",
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {suite_version()}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    parser.set_defaults(run=lambda args: parser.print_help() or 2)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for module in COMMAND_MODULES:
         importlib.import_module(module).register(commands)
     return parser

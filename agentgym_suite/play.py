@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Callable
+import contextlib
+import importlib
+import re
 from typing import Any
 
 import gymnasium as gym
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 
+from agentgym_suite.arguments import settings
 from agentgym_suite.errors import UsageError
-from agentgym_suite.game import game_of
+from agentgym_suite.game import Policy, game_of
 from agentgym_suite.registry import ENV_IDS, ENVIRONMENTS
 
-_HELP = "a number or an action; ? lists the actions, ! lets the oracle play on, empty line leaves"
-_SHOWN_ACTIONS = 60
+_LISTED = 60
+_LEAVE = ("", "q", "quit", "exit")
+_HELP = (
+    "Type a number of the list, an action, or words to search for. "
+    "? lists the actions again, ! lets the oracle play on, an empty line leaves."
+)
+_PLACEHOLDER = re.compile(r"(\w+)\[<\w+>\]")
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -24,10 +32,15 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser = commands.add_parser("play", help="play an environment yourself at the terminal")
     parser.add_argument("env", nargs="?", default=ENV_IDS[0], help=f"one of {', '.join(ENV_IDS)}")
     parser.add_argument("--task", help="task id or number; a random one when not given")
-    parser.add_argument("--split", help="the split to draw from")
+    parser.add_argument("--split", help="the split to draw from (see list --tasks)")
     parser.add_argument("--seed", type=int, help="seed of the draw")
+    parser.add_argument("--data", help="official data or a built store; else the embedded world")
     parser.add_argument(
-        "--data", help="official data or a built store instead of the embedded world"
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="an argument of the environment, such as strict=false",
     )
     parser.add_argument(
         "--agent", choices=("oracle", "scripted"), help="watch a policy instead of playing"
@@ -36,12 +49,16 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 
 def _run(args: argparse.Namespace) -> int:
-    env = gym.make(_env_id(args.env), **({"data": args.data} if args.data else {}))
-    console = Console(highlight=False)
-    try:
-        return _play(env, args, console, sys.stdin.readline)
-    finally:
-        env.close()
+    with contextlib.suppress(ImportError):  # arrows and history at the prompt, where there are
+        importlib.import_module("readline")
+    arguments = settings(args.set) | ({"data": args.data} if args.data else {})
+    with contextlib.closing(gym.make(_env_id(args.env), **arguments)) as env:
+        options = {"task_id": args.task, "split": args.split}
+        observation, info = env.reset(
+            seed=args.seed, options={key: value for key, value in options.items() if value}
+        )
+        policy = game_of(env).policy(args.agent) if args.agent else None
+        return Terminal(env, Console(highlight=False)).play(observation, info, policy)
 
 
 def _env_id(name: str) -> str:
@@ -51,60 +68,103 @@ def _env_id(name: str) -> str:
     raise UsageError(f"environment {name!r} does not exist; use {', '.join(ENV_IDS)}")
 
 
-def _play(
-    env: gym.Env[str, str], args: argparse.Namespace, console: Console, ask: Callable[[], str]
-) -> int:
-    game = game_of(env)
-    policy = game.policy(args.agent) if args.agent else None
-    options = {"task_id": args.task, "split": args.split}
-    observation, info = env.reset(
-        seed=args.seed, options={key: value for key, value in options.items() if value}
-    )
-    console.print(f"[bold]{info['task_id']}[/] ({info['split']}). Type {_HELP}.")
-    while True:
-        _show(console, observation, info)
-        if policy is None:
-            console.print("[bold cyan]> [/]", end="")
-            line = ask()
-            answer = line.strip()
-            if not answer:
+class Terminal:
+    """One episode at a terminal: the pages go out, a person's lines come in."""
+
+    def __init__(self, env: gym.Env[str, str], console: Console) -> None:
+        self._env = env
+        self._console = console
+
+    def play(self, observation: str, info: dict[str, Any], policy: Policy | None) -> int:
+        """Play to the end, or until the person leaves.
+
+        Args:
+            observation: what the reset returned.
+            info: the same.
+            policy: plays instead of the person, if given.
+        """
+        self._console.print(f"[bold]{escape(info['task_id'])}[/] ({info['split']}). {_HELP}")
+        self._show(observation, info)
+        while True:
+            action = self._ask(info) if policy is None else policy(observation, info)
+            if action is None:
                 return 0
-            if answer == "?":
-                _list_actions(console, info)
+            if action == "!":
+                policy = game_of(self._env).policy("oracle")
                 continue
-            if answer == "!":
-                policy = game.policy("oracle")
+            if policy is not None:
+                self._console.print(f"[bold cyan]> {escape(action)}[/]")
+            observation, reward, terminated, truncated, info = self._env.step(action)
+            self._show(observation, info, listing=policy is None)
+            if terminated or truncated:
+                return self._end(info, reward, truncated)
+
+    def _ask(self, info: dict[str, Any]) -> str | None:
+        """The next action, "!" for the oracle, None to leave; typing errors cost no step."""
+        while True:
+            try:
+                line = input("> ").strip()
+            except EOFError:
+                return None
+            if line in _LEAVE:
+                return None
+            if line == "!":
+                return line
+            if line in ("?", "help"):
+                self._list(info)
                 continue
-            action = _chosen(answer, info)
-        else:
-            action = policy(observation, info)
-            console.print(f"[bold cyan]> {escape(action)}[/]")
-        observation, reward, terminated, truncated, info = env.step(action)
+            action = read_action(line, info["admissible_actions"])
+            if action is not None:
+                return action
+            self._console.print(f"[yellow]{escape(line)} is no action here.[/] {_HELP}")
+
+    def _show(self, observation: str, info: dict[str, Any], *, listing: bool = True) -> None:
+        left = f", {info['steps_left']} left" if info["steps_left"] >= 0 else ""
+        self._console.rule(f"step {info['step']}{left}")
+        self._console.print(escape(observation.replace(" [SEP] ", "\n")))
+        chosen = info.get("options", "{}")
+        if chosen != "{}":
+            self._console.print(f"[green]chosen: {escape(chosen)}[/]")
         if info["action_error"]:
-            console.print(f"[yellow]{escape(info['action_error'])}[/]")
-        if terminated or truncated:
-            _show(console, observation, info)
-            verdict = "success" if info["success"] else "out of steps" if truncated else "failure"
-            console.print(f"[bold]{verdict}[/], score {info['score']:.3f}, reward {reward:g}")
-            return 0
+            self._console.print(f"[yellow]{escape(info['action_error'])}[/]")
+        if listing and info["admissible_actions"]:
+            self._list(info)
+
+    def _list(self, info: dict[str, Any]) -> None:
+        actions = info["admissible_actions"]
+        for number, action in enumerate(actions[:_LISTED], 1):
+            self._console.print(f"[bold cyan]{number:3}[/] {escape(action)}")
+        if len(actions) > _LISTED:
+            self._console.print(f"    … and {len(actions) - _LISTED} more")
+
+    def _end(self, info: dict[str, Any], reward: float, truncated: bool) -> int:
+        verdict = "success" if info["success"] else "out of steps" if truncated else "failure"
+        table = Table("what counted", "value", title=f"{verdict}, score {info['score']:.3f}")
+        for name, value in info["metrics"].items():
+            if value:
+                table.add_row(name, f"{value:g}")
+        self._console.print(table)
+        return 0
 
 
-def _show(console: Console, observation: str, info: dict[str, Any]) -> None:
-    left = f", {info['steps_left']} left" if info["steps_left"] >= 0 else ""
-    console.rule(f"step {info['step']}{left}")
-    console.print(escape(observation.replace(" [SEP] ", "\n")))
+def read_action(line: str, admissible: tuple[str, ...]) -> str | None:
+    """The action a person means: a number of the list, an action, or words to search for.
 
+    Args:
+        line: what was typed, stripped and not empty.
+        admissible: the legal actions; ``name[<word>]`` stands for any argument.
 
-def _list_actions(console: Console, info: dict[str, Any]) -> None:
-    actions = info["admissible_actions"]
-    for i, action in enumerate(actions[:_SHOWN_ACTIONS], 1):
-        console.print(f"{i:3} {escape(action)}")
-    if len(actions) > _SHOWN_ACTIONS:
-        console.print(f"… and {len(actions) - _SHOWN_ACTIONS} more")
-
-
-def _chosen(answer: str, info: dict[str, Any]) -> str:
-    actions: tuple[str, ...] = info["admissible_actions"]
-    if answer in (numbers := [str(i) for i in range(1, len(actions) + 1)]):
-        return actions[numbers.index(answer)]
-    return answer
+    Returns:
+        The action; None for a line that is none, which then costs no step.
+    """
+    if not admissible or line in admissible or re.fullmatch(r"\w+\[.+\]", line):
+        return line
+    if line.isascii() and line.isdigit():
+        numbers = [str(number) for number in range(1, len(admissible) + 1)]
+        line = admissible[numbers.index(line)] if line in numbers else ""
+        return line if line and not _PLACEHOLDER.fullmatch(line) else None
+    open_ended = next((m[1] for a in admissible if (m := _PLACEHOLDER.fullmatch(a))), None)
+    named = [a for a in admissible if a.lower().endswith(f"[{line.lower()}]")]
+    if len(named) == 1:
+        return named[0]
+    return f"{open_ended}[{line}]" if open_ended and line.isprintable() else None

@@ -9,9 +9,10 @@ import sys
 import pytest
 
 from agentgym_suite import doctor
+from agentgym_suite.arguments import settings
 from agentgym_suite.cli import main
 from agentgym_suite.errors import UsageError
-from agentgym_suite.play import _env_id
+from agentgym_suite.play import _env_id, read_action
 
 
 def test_version_and_help_exit_zero(capsys: pytest.CaptureFixture[str]) -> None:
@@ -19,6 +20,11 @@ def test_version_and_help_exit_zero(capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit) as stop:
             main([flag])
         assert stop.value.code == 0
+    assert "evaluate" in capsys.readouterr().out
+
+
+def test_the_bare_command_shows_its_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
     assert "evaluate" in capsys.readouterr().out
 
 
@@ -84,12 +90,70 @@ def test_watching_the_oracle_play_ends_in_success(capsys: pytest.CaptureFixture[
     assert "success, score 1.000" in capsys.readouterr().out
 
 
-def test_a_person_plays_by_number_and_by_action(
+def typed(monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
+    waiting = iter(lines)
+
+    def answer(prompt: str) -> str:
+        try:
+            return next(waiting)
+        except StopIteration:
+            raise EOFError from None
+
+    monkeypatch.setattr("builtins.input", answer)
+
+
+def test_a_person_plays_by_number_words_and_actions(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lines = iter(["?\n", "search[red shoes]\n", "?\n", "1\n", "jump\n", "!\n"])
-    monkeypatch.setattr(sys.stdin, "readline", lambda: next(lines, "\n"))
+    typed(monkeypatch, "red shoes", "?", "4", "description", "< prev", "click[buy now]")
+    assert main(["play", "webshop", "--seed", "3", "--set", "strict=false"]) == 0
+    printed = capsys.readouterr().out
+    assert "Total results" in printed and "click[back to search]" in printed
+    assert "what counted" in printed and "purchases" in printed
+
+
+def test_typing_errors_cost_no_step_and_the_oracle_can_take_over(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    typed(monkeypatch, "shoes", "99", "\x1b[A", "jump up", "1", "!")
     assert main(["play", "webshop", "--seed", "3"]) == 0
     printed = capsys.readouterr().out
-    assert "click[back to search]" in printed and "Total results" in printed
-    assert "success, score 1.000" in printed
+    assert printed.count("is no action here") == 3
+    assert "step 2, 13 left" in printed and "success, score 1.000" in printed
+
+
+@pytest.mark.parametrize("line", ["", "q", "quit"])
+def test_leaving_ends_the_game(
+    line: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    typed(monkeypatch, line)
+    assert main(["play", "webshop", "--seed", "3"]) == 0
+    assert "what counted" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("line", "action"),
+    [
+        ("1", None),
+        ("2", "click[buy now]"),
+        ("3", None),
+        ("buy now", "click[buy now]"),
+        ("click[Red]", "click[Red]"),
+        ("red shoes", "search[red shoes]"),
+        ("\x1b[A", None),
+    ],
+)
+def test_what_a_person_types_becomes_an_action(line: str, action: str | None) -> None:
+    assert read_action(line, ("search[<query>]", "click[buy now]")) == action
+    assert read_action(line, ()) == line
+
+
+def test_settings_are_json_where_they_can_be() -> None:
+    assert settings(["strict=false", "split=test", "n=3"]) == {
+        "strict": False,
+        "split": "test",
+        "n": 3,
+    }
+    for wrong in ("strict", "=x", "x="):
+        with pytest.raises(UsageError, match="NAME=VALUE"):
+            settings([wrong])
