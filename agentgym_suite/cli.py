@@ -50,6 +50,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     except BrokenPipeError:
         return 0
+    except OSError as error:
+        name = f" {error.filename}" if error.filename else ""
+        print(f"agentgym-suite: cannot read or write{name}: {error.strerror}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("agentgym-suite: interrupted", file=sys.stderr)
         return 130

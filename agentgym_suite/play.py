@@ -104,7 +104,7 @@ class Terminal:
         while True:
             try:
                 line = input("> ").strip()
-            except EOFError:
+            except (EOFError, RuntimeError):  # no more input, or none at all
                 return None
             if line in _LEAVE:
                 return None

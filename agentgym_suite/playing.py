@@ -5,11 +5,14 @@ from __future__ import annotations
 import inspect
 import threading
 import time
+import traceback
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 import gymnasium as gym
 
+from agentgym_suite.env import MAX_ACTION_CHARACTERS
 from agentgym_suite.episodes import (
     Agent,
     AgentFactory,
@@ -26,7 +29,7 @@ from agentgym_suite.episodes import (
 from agentgym_suite.errors import ContextTooLong, RemoteEnvError, StepTimeout, UsageError
 from agentgym_suite.game import Game, game_of
 from agentgym_suite.prompts import PastStep, PromptInput, RenderedPrompt, StepPrompt
-from agentgym_suite.replies import parse_reply
+from agentgym_suite.replies import ParsedAction, parse_reply
 from agentgym_suite.rewards import PURCHASES, shape_reward
 from agentgym_suite.tasks import Task
 
@@ -107,7 +110,9 @@ def run_episode(
     failure: Failure | None = None
     try:
         _play_through(env, make_agent, record, settings or PlaySettings(), agents, wait)
-    except Exception as error:  # the boundary where a broken part becomes data
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # the boundary where a broken part becomes data
         if isinstance(error, UsageError) and not record.provenance:
             raise  # the request itself is wrong: nothing has been played
         failure = classify(error, record.phase)
@@ -115,7 +120,7 @@ def run_episode(
         for agent in agents:
             try:
                 agent.close()
-            except Exception as error:
+            except Exception as error:  # a failing close is the agent's failure, too
                 failure = failure or classify(error, "agent")
     return record.finish(failure)
 
@@ -169,8 +174,8 @@ def _play_turn(
     reply = _resolved(agent.act(turn), wait)
     answered = time.perf_counter()
     codec = None if settings.reply_format == "raw" else game.codec
-    parsed = parse_reply(
-        reply.text, settings.reply_format, codec=codec, tool_calls=reply.tool_calls
+    parsed = _bounded(
+        parse_reply(reply.text, settings.reply_format, codec=codec, tool_calls=reply.tool_calls)
     )
     record.phase = "env"
     result, env_reward, terminated, truncated, next_info = env.step(parsed.action)
@@ -207,6 +212,15 @@ def _play_turn(
     )
 
 
+def _bounded(parsed: ParsedAction) -> ParsedAction:
+    """The action cut to what a step takes: an endless reply is a bad reply, no broken episode."""
+    size = len(parsed.action)
+    if size <= MAX_ACTION_CHARACTERS:
+        return parsed
+    error = f"the action has {size:,} characters; use at most {MAX_ACTION_CHARACTERS:,}"
+    return replace(parsed, action=parsed.action[:MAX_ACTION_CHARACTERS], error=error)
+
+
 def _resolved(
     answer: Reply | Awaitable[Reply], wait: Callable[[Awaitable[Reply]], Reply] | None
 ) -> Reply:
@@ -240,9 +254,9 @@ def _call_line(function: Mapping[str, Any]) -> str:
     return f"{function['name']}({parameters}): {function['description']}"
 
 
-def classify(error: Exception, phase: str) -> Failure:
-    """An exception as a failure with kind and origin (evaluation spec, section 7)."""
-    message = f"{type(error).__name__}: {error}"[:2000]
+def classify(error: BaseException, phase: str) -> Failure:
+    """An exception as a failure with kind and origin; the message ends with where it was raised."""
+    message = _told(error)
     if isinstance(error, ContextTooLong):
         return Failure("context_overflow", "model", message)
     if isinstance(error, MemoryError):
@@ -256,3 +270,13 @@ def classify(error: Exception, phase: str) -> Failure:
     if isinstance(error, RemoteEnvError | ConnectionError):
         return Failure("connection", "infra", message)
     return Failure("env_exception", "env", message)
+
+
+def _told(error: BaseException) -> str:
+    try:
+        words = f"{type(error).__name__}: {error}"
+    except Exception:  # an exception whose own text cannot be made
+        words = type(error).__name__
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({frames[-1].name}, line {frames[-1].lineno})" if frames else ""
+    return words[:2000] + place

@@ -40,6 +40,18 @@ def test_user_errors_are_one_sentence_and_exit_two(capsys: pytest.CaptureFixture
     assert captured.err.count("\n") == 1 and "Chess-v0" in captured.err and not captured.out
 
 
+def test_a_file_that_cannot_be_used_is_one_sentence(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(name: str) -> str:
+        raise PermissionError(13, "Permission denied", "/locked")
+
+    monkeypatch.setattr("agentgym_suite.play._env_id", refuse)
+    assert main(["play"]) == 2
+    expected = "agentgym-suite: cannot read or write /locked: Permission denied\n"
+    assert capsys.readouterr().err == expected
+
+
 def test_the_module_is_the_command() -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", "agentgym_suite", "--version"],

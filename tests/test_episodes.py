@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
 from typing import Any
 
@@ -149,9 +150,29 @@ def test_an_asynchronous_agent_without_a_loop_is_an_agent_failure() -> None:
     assert failure is not None and failure.origin == "agent"
 
 
-def test_a_giant_reply_fails_its_episode_only() -> None:
-    failure = play(Saying("x" * (2 << 20))).failure
-    assert failure is not None and failure.kind == "env_exception"
+def test_a_giant_reply_is_a_counted_invalid_step() -> None:
+    episode = play(Saying("x" * (2 << 20)), max_steps=2)
+    assert episode.failure is None and len(episode.steps) == 2
+    assert "2,097,152 characters" in episode.steps[0].error and not episode.steps[0].valid
+
+
+@pytest.mark.parametrize("raised", [SystemExit(3), GeneratorExit(), asyncio.CancelledError()])
+def test_whatever_an_agent_raises_stays_in_its_episode(raised: BaseException) -> None:
+    class Leaving(Saying):
+        def act(self, turn: Turn) -> Reply:
+            raise raised
+
+    failure = play(Leaving("")).failure
+    assert failure is not None and failure.kind == "agent_exception"
+    assert type(raised).__name__ in failure.message and "act, line" in failure.message
+
+
+def test_an_error_without_words_is_still_told() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise ValueError("no words")
+
+    assert classify(Mute(), "agent").message == "Mute"
 
 
 def test_a_non_finite_reward_is_a_broken_environment() -> None:
