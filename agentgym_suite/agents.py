@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import importlib
 from collections.abc import Mapping, Sequence
 
 import gymnasium as gym
@@ -55,7 +57,7 @@ class ReplayAgent:
         """The recorded action of this step.
 
         Raises:
-            UsageError: if the task was not recorded, or goes on after its recording's end.
+            UsageError: the task was not recorded, or goes on after its recording's end.
         """
         actions = self._recordings.get(turn.task.id, ())
         if turn.step_index >= len(actions):
@@ -77,12 +79,37 @@ AGENTS: Mapping[str, AgentFactory] = {
 
 
 def agent_factory(name: str) -> AgentFactory:
-    """The factory of a named agent.
+    """The factory of a named agent, or of one of your own as ``module:Class``.
 
     Raises:
-        UsageError: naming the agents there are.
+        UsageError: naming the agents there are, or what is wrong with the module.
     """
+    if ":" in name:
+        return _imported_factory(name)
     try:
         return AGENTS[name]
     except KeyError:
-        raise UsageError(f"agent {name!r} does not exist; use {', '.join(AGENTS)}") from None
+        raise UsageError(
+            f"agent {name!r} does not exist; use {', '.join(AGENTS)}, or MODULE:CLASS for your own"
+        ) from None
+
+
+def _imported_factory(name: str) -> AgentFactory:
+    """The class or function ``module:Class``, called with an environment and a seed."""
+    module_name, _, class_name = name.partition(":")
+    if not (module_name and class_name) or module_name.startswith("."):
+        raise UsageError(f"agent {name!r} is no name of a class; write MODULE:CLASS")
+    try:
+        module = importlib.import_module(module_name)
+    except (ImportError, SyntaxError) as error:
+        raise UsageError(
+            f"agent {name!r} cannot be imported ({error}); start in the folder of its module, "
+            "or install it"
+        ) from error
+    factory = getattr(module, class_name, None)
+    if not callable(factory):
+        nearest = difflib.get_close_matches(class_name, dir(module), n=1)
+        advice = f"did you mean {nearest[0]!r}?" if nearest else "check the name of the class"
+        raise UsageError(f"module {module_name!r} has no class {class_name!r}; {advice}")
+    made: AgentFactory = factory
+    return made

@@ -8,6 +8,7 @@ import time
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
 import gymnasium as gym
@@ -278,5 +279,6 @@ def _told(error: BaseException) -> str:
     except Exception:  # an exception whose own text cannot be made
         words = type(error).__name__
     frames = traceback.extract_tb(error.__traceback__)
-    place = f" ({frames[-1].name}, line {frames[-1].lineno})" if frames else ""
+    last = frames[-1] if frames else None
+    place = f" ({Path(last.filename).name}, {last.name}, line {last.lineno})" if last else ""
     return words[:2000] + place

@@ -71,6 +71,9 @@ async def run_episodes(
             if not running:
                 return
             done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            refused = [error for task in done if (error := task.exception()) is not None]
+            if refused:
+                raise refused[0]
             for task in done:
                 episode = task.result()
                 failures += episode.failure is not None

@@ -1,4 +1,4 @@
-"""Write the generated pages of docs/: the command line, and one page for each environment.
+"""Write what is generated: the command line's page, one for each environment, the schemas.
 
 A test compares the pages with what this writes, so they cannot go stale: run ``make docs``.
 """
@@ -14,6 +14,7 @@ import gymnasium as gym
 
 import agentgym_suite  # noqa: F401  (registers the environments)
 from agentgym_suite.cli import build_parser
+from agentgym_suite.evaluation.schema import published_schemas
 from agentgym_suite.registry import ENVIRONMENTS
 
 DOCS = Path(__file__).parent
@@ -21,7 +22,7 @@ DOCS = Path(__file__).parent
 
 def pages() -> dict[Path, str]:
     """Every generated page: path -> text."""
-    written = {DOCS / "command-line.md": command_line()}
+    written = {DOCS / "command-line.md": command_line(), **published_schemas()}
     for environment in ENVIRONMENTS:
         written[DOCS / f"{environment.name}.md"] = environment_page(environment.id)
     return written

@@ -8,15 +8,17 @@ results.envs["WebShop-v0"].success  # estimate, low, high, method, n
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from agentgym_suite.evaluation.contest import run_contest
+from agentgym_suite.evaluation.agent_runs import run_agents
 from agentgym_suite.evaluation.intervals import Interval, task_bootstrap, wilson
+from agentgym_suite.evaluation.open_suites import OpenSuite, ad_hoc_suite, open_suite
 from agentgym_suite.evaluation.results import EnvResults, RunResults
-from agentgym_suite.evaluation.settings import AgentSpec, OnStanding, RunOptions, named_agent
+from agentgym_suite.evaluation.settings import AgentSpec, OnProgress, RunOptions, named_agent
 from agentgym_suite.evaluation.suites import EnvEntry, Suite, episode_seed, load_suite
-from agentgym_suite.evaluation.worlds import OpenSuite, ad_hoc_suite, open_suite
+from agentgym_suite.evaluation.tables import failure_sentences
 
 __all__ = [
     "AgentSpec",
@@ -36,6 +38,8 @@ __all__ = [
     "wilson",
 ]
 
+_log = logging.getLogger(__name__)
+
 
 def run(
     suite: str | Path | Suite | OpenSuite,
@@ -45,9 +49,11 @@ def run(
     data: Mapping[str, str] | None = None,
     allow_missing: bool = False,
     options: RunOptions | None = None,
-    on_standing: OnStanding | None = None,
+    on_progress: OnProgress | None = None,
 ) -> RunResults:
     """Run an agent over a suite, or go on with the run in ``out``, and report it.
+
+    Episodes that a failure ended are logged as warnings, one sentence for each kind.
 
     Args:
         suite: a suite, its id, the path of its TOML file, or an opened one (``ad_hoc_suite``).
@@ -56,7 +62,7 @@ def run(
         data: environment id -> path of its official files; embedded worlds without.
         allow_missing: play what the data hold of the suite; such a run is not rankable.
         options: concurrency, timeouts, retries, resuming.
-        on_standing: called after every episode with the score so far and the time left.
+        on_progress: called after every episode with the count, the score and the time left.
 
     Returns:
         What ``results.json`` holds; ``status`` says whether the run is complete.
@@ -70,5 +76,7 @@ def run(
         suite = suite if isinstance(suite, Suite) else load_suite(suite)
         suite = open_suite(suite, data or {}, allow_missing=allow_missing)
     spec = named_agent(agent) if isinstance(agent, str) else agent
-    contest = run_contest(suite, [spec], Path(out), options=options, on_standing=on_standing)
-    return contest.runs[0].results
+    done = run_agents(suite, [spec], Path(out), options=options, on_progress=on_progress)
+    for sentence in failure_sentences(done.runs):
+        _log.warning(sentence)
+    return done.runs[0].results

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import math
+import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
-from rich.table import Table
+from rich.text import Text
 
 from agentgym_suite.agents import AGENTS
+from agentgym_suite.arguments import key_value, settings
 from agentgym_suite.errors import UsageError
-from agentgym_suite.evaluation.contest import Contest, run_contest
-from agentgym_suite.evaluation.report import ScoredRun, find_runs, load_runs, write_report
+from agentgym_suite.evaluation.agent_runs import AgentRuns, folder_name, run_agents
+from agentgym_suite.evaluation.open_suites import OpenSuite, ad_hoc_suite, open_suite
+from agentgym_suite.evaluation.report import write_report
 from agentgym_suite.evaluation.run_directory import RESULTS, write_derived
+from agentgym_suite.evaluation.scored_runs import ScoredRun, find_runs, load_runs
 from agentgym_suite.evaluation.scoring import results_bytes
-from agentgym_suite.evaluation.settings import OnStanding, RunOptions, Standing, named_agent
+from agentgym_suite.evaluation.settings import AgentSpec, RunOptions, named_agent
 from agentgym_suite.evaluation.suites import load_suite, shipped_suites
-from agentgym_suite.evaluation.tables import env_tables, number, percent, span
-from agentgym_suite.evaluation.worlds import OpenSuite, ad_hoc_suite, open_suite
+from agentgym_suite.evaluation.tables import failure_sentences
+from agentgym_suite.evaluation.terminal import console, leaderboard, live_bars
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -56,19 +57,27 @@ def _register_evaluate(commands: argparse._SubParsersAction[argparse.ArgumentPar
     parser.add_argument(
         "--tasks", metavar="ID", nargs="+", default=[], help="only these tasks; not rankable"
     )
-    parser.add_argument("--split", default="", help="split for --env (default: test)")
+    parser.add_argument(
+        "--split",
+        metavar="NAME",
+        default="",
+        help="split for --env: train, eval or test, or another one that `agentgym-suite list "
+        "--tasks` shows (default: test)",
+    )
     parser.add_argument(
         "--set",
         metavar="KEY=VALUE",
         action="append",
         default=[],
-        help="an argument of the environment for --env, such as goals=synthetic",
+        help="an argument of the environment for --env, a JSON value or a text, such as "
+        "strict=false or goals=synthetic; may be given several times",
     )
     parser.add_argument(
         "--agent",
         metavar="A[,B…]",
         default="random,oracle",
-        help=f"agents, of {', '.join(AGENTS)} (default: random,oracle)",
+        help=f"agents: {', '.join(AGENTS)}, or your own as MODULE:CLASS, a class in the current "
+        "directory that is made with (env, seed) for each episode (default: random,oracle)",
     )
     parser.add_argument(
         "--out",
@@ -113,23 +122,37 @@ def _register_evaluate(commands: argparse._SubParsersAction[argparse.ArgumentPar
 
 
 def _evaluate(args: argparse.Namespace) -> int:
-    agents = [named_agent(name.strip()) for name in args.agent.split(",") if name.strip()]
-    for option in ("trials", "episodes"):
-        value = getattr(args, option)
-        if value is not None and value < 1:
-            raise UsageError(f"--{option} is {value}; give at least 1")
-    err = Console(stderr=True)
-    with err.status(f"Preparing {args.suite or args.env} …"):
+    _check_numbers(args)
+    agents = _agents(args.agent)
+    err = console(stderr=True)
+    with err.status(Text(f"Preparing {args.suite or args.env} …")):
         opened = _opened(args)
-    names = "+".join(agent.name for agent in agents)
+    names = "+".join(folder_name(agent.name) for agent in agents)
     out = args.out or Path("runs") / f"{opened.suite.id}-{names}"
     options = RunOptions(args.concurrency, args.timeout, args.max_retries, args.resume)
-    with _bars(err) as on_standing:
-        contest = run_contest(opened, agents, out, options=options, on_standing=on_standing)
-    _print_runs(contest.runs, contest.report, as_json=args.json)
+    with live_bars(err) as on_progress:
+        done = run_agents(opened, agents, out, options=options, on_progress=on_progress)
+    _print_runs(done.runs, done.report, as_json=args.json)
+    _print_failures(done.runs, err)
     if not args.json:
-        _print_remarks(contest, opened, err)
-    return 0 if contest.complete else 1
+        _print_remarks(done, opened, err)
+    return 0 if done.complete else 1
+
+
+def _check_numbers(args: argparse.Namespace) -> None:
+    for name, least in (("trials", 1), ("episodes", 1), ("concurrency", 1), ("max_retries", 0)):
+        value = getattr(args, name)
+        if value is not None and value < least:
+            option = name.replace("_", "-")
+            raise UsageError(f"--{option} is {value}; give at least {least}")
+    if not 0 < args.timeout < math.inf:
+        raise UsageError(f"--timeout is {args.timeout:g}; give seconds above 0")
+
+
+def _agents(names: str) -> list[AgentSpec]:
+    if ":" in names and "" not in sys.path:
+        sys.path.insert(0, "")  # an installed command does not look in the current directory
+    return [named_agent(name.strip()) for name in names.split(",") if name.strip()]
 
 
 def _report(args: argparse.Namespace) -> int:
@@ -138,11 +161,12 @@ def _report(args: argparse.Namespace) -> int:
         write_derived(run.folder / RESULTS, results_bytes(run.results))
     page = write_report(args.folder, runs)
     _print_runs(runs, page, as_json=args.json)
+    _print_failures(runs, console(stderr=True))
     return 0 if all(run.results.status == "complete" for run in runs) else 1
 
 
 def _opened(args: argparse.Namespace) -> OpenSuite:
-    data = dict(_pair(text, "--data") for text in args.data)
+    data = dict(key_value(text, "--data") for text in args.data)
     if args.suite:
         if args.split or args.set:
             raise UsageError("--split and --set go with --env; a suite has its own")
@@ -159,24 +183,9 @@ def _opened(args: argparse.Namespace) -> OpenSuite:
         split=args.split,
         tasks=args.tasks,
         trials=args.trials or 1,
-        kwargs={key: _value(text) for key, text in (_pair(pair, "--set") for pair in args.set)},
+        kwargs=settings(args.set),
         episodes=args.episodes,
     )
-
-
-def _pair(text: str, option: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not (key and equals and value):
-        raise UsageError(f"{option} is {text!r}; write NAME=VALUE")
-    return key, value
-
-
-def _value(text: str) -> Any:
-    """A JSON value where the text is one, else the text itself."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def _print_runs(runs: Sequence[ScoredRun], page: Path, *, as_json: bool) -> None:
@@ -184,91 +193,26 @@ def _print_runs(runs: Sequence[ScoredRun], page: Path, *, as_json: bool) -> None
         rows = [{"folder": str(run.folder), "results": run.results.as_dict()} for run in runs]
         print(json.dumps({"runs": rows, "report": str(page)}, sort_keys=True, ensure_ascii=False))
         return
-    console = Console()
-    walls = {run.agent: run.header["wall_s"] for run in runs}
-    suite = runs[0].results.suite
-    environments = env_tables([run.results for run in runs])
-    methods = {row.results.success.method for env in environments for row in env.rows}
-    interval = "Wilson 95 %" if methods == {"wilson"} else "95 %"
-    table = Table(
-        title=f"{suite.title or suite.id} (suite {suite.id}, version {suite.version})",
-        box=SIMPLE_HEAD,
-        padding=(0, 1),
-        collapse_padding=True,
-    )
-    for name in ("agent", "environment"):
-        table.add_column(name, overflow="fold")
-    for name in ("tasks", "score", "success", interval, "steps", "time"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for env in environments:
-        for row in env.rows:
-            results = row.results
-            table.add_row(
-                row.agent,
-                env.env_id,
-                str(env.n_tasks),
-                percent(results.score.estimate),
-                f"{percent(results.success.estimate)} ({results.successes}/{results.planned})",
-                span(row.success_bounds or results.success),
-                number(row.steps, 1),
-                f"{walls[row.agent]:.1f} s",
-            )
-        table.add_section()
-    console.print(table)
+    out = console()
+    out.print(leaderboard(runs, out.width))
     for run in runs:
         if run.results.status == "incomplete":
-            console.print(
-                f"{run.agent}: incomplete, {run.results.finished} of {run.results.planned} "
+            out.print(
+                f"{run.label}: incomplete, {run.results.finished} of {run.results.planned} "
                 "episodes; its interval shows the bounds, missing ones as failures and as successes"
             )
-    console.print(f"report: {page}", soft_wrap=True)
+    out.print(f"report: {page}", soft_wrap=True)
 
 
-def _print_remarks(contest: Contest, opened: OpenSuite, err: Console) -> None:
+def _print_failures(runs: Sequence[ScoredRun], err: Console) -> None:
+    for sentence in failure_sentences(runs):
+        err.print(sentence, soft_wrap=True)
+
+
+def _print_remarks(done: AgentRuns, opened: OpenSuite, err: Console) -> None:
     for env_id, seconds in opened.setup_s.items():
         err.print(f"set-up of {env_id}, one-off builds included: {seconds:.1f} s")
     for reason in opened.suite.departures:
         err.print(f"not rankable: {reason}")
-    if not contest.complete:
+    if not done.complete:
         err.print("incomplete: the same command goes on with what is missing")
-
-
-@contextmanager
-def _bars(err: Console) -> Iterator[OnStanding]:
-    """A bar for each agent, with the live score and the time left."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[standing]}"),
-    )
-    tasks: dict[str, TaskID] = {}
-    with Progress(*columns, console=err) as bars:
-
-        def draw(standing: Standing) -> None:
-            name = standing.agent
-            if name not in tasks:
-                tasks[name] = bars.add_task(name, total=standing.planned, standing="")
-            text = _standing_text(standing)
-            bars.update(
-                tasks[name],
-                completed=standing.done,
-                description=f"{name} · {standing.env_id}",
-                standing=text,
-            )
-
-        yield draw
-
-
-def _standing_text(standing: Standing) -> str:
-    if standing.score is None or standing.left_s is None:
-        return ""
-    parts = [
-        f"score {100 * standing.score:.1f}",
-        f"success {standing.successes}/{standing.played}",
-    ]
-    if standing.lost:
-        parts.append(f"lost {standing.lost}")
-    minutes, seconds = divmod(round(standing.left_s), 60)
-    parts.append(f"{minutes}:{seconds:02d} left")
-    return ", ".join(parts)

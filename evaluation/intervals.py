@@ -49,7 +49,7 @@ def wilson(successes: int, n: int) -> Interval:
     """The Wilson score interval of a share: one trial of each of ``n`` tasks (section 8.1).
 
     Raises:
-        UsageError: if ``successes`` is not between 0 and ``n``.
+        UsageError: ``successes`` is not between 0 and ``n``.
     """
     if not 0 <= successes <= n:
         raise UsageError(f"{successes} successes of {n}: give a count between 0 and {n}")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from agentgym_suite.errors import RunError
+from agentgym_suite.evaluation.appending import append_whole
 from agentgym_suite.evaluation.records import TextReference, utf8
 
 LONG_BYTES = 64 * 1024
@@ -30,7 +31,11 @@ class LongTexts:
         self._path = path
 
     def keep(self, text: str) -> TextReference | None:
-        """Store a text of more than 64 KiB; None for a shorter one, which stays in its record."""
+        """Store a text of more than 64 KiB; None for a shorter one, which stays in its record.
+
+        Raises:
+            OSError: the disk's own error; the file is then as it was.
+        """
         if len(text) * _LONGEST_CODE_POINT <= LONG_BYTES:
             return None
         data = utf8(text)
@@ -41,11 +46,7 @@ class LongTexts:
         member = gzip.compress(line.encode("utf-8") + b"\n", mtime=0)
         descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
-            offset = os.fstat(descriptor).st_size
-            view = memoryview(member)
-            while view:
-                view = view[os.write(descriptor, view) :]
-            os.fsync(descriptor)
+            offset = append_whole(descriptor, member)
         finally:
             os.close(descriptor)
         return TextReference(digest, offset)

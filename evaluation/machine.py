@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import subprocess
 from importlib.metadata import PackageNotFoundError, version
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,19 @@ def package_versions() -> dict[str, str | None]:
     return found
 
 
+def package_folder() -> Path:
+    """Where the code of the suite lies."""
+    return Path(str(files("agentgym_suite")))
+
+
 def git_state(folder: Path) -> dict[str, Any]:
-    """The commit that is checked out around a folder, and whether files differ from it."""
-    commit = _git(folder, "rev-parse", "HEAD")
+    """The commit that a folder belongs to, and whether files differ from it.
+
+    Both are None unless git tracks the folder: an installed package may lie in the virtual
+    environment of somebody's project, whose commit says nothing about it.
+    """
+    tracked = _git(folder, "ls-files")
+    commit = _git(folder, "rev-parse", "HEAD") if tracked else None
     if commit is None:
         return {"commit": None, "dirty": None}
     return {"commit": commit, "dirty": bool(_git(folder, "status", "--porcelain"))}

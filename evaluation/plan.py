@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-from agentgym_suite.evaluation.machine import git_state, machine, package_versions
-from agentgym_suite.evaluation.records import SCHEMA_VERSION, EpisodeKey
-from agentgym_suite.evaluation.run_directory import config_digest
+from agentgym_suite.evaluation.configuration import config_digest
+from agentgym_suite.evaluation.episode_keys import EpisodeKey, planned_keys
+from agentgym_suite.evaluation.machine import (
+    git_state,
+    machine,
+    package_folder,
+    package_versions,
+)
+from agentgym_suite.evaluation.open_suites import OpenSuite
+from agentgym_suite.evaluation.records import SCHEMA_VERSION
 from agentgym_suite.evaluation.settings import AgentSpec, RunOptions
 from agentgym_suite.evaluation.suites import Suite, episode_seed
-from agentgym_suite.evaluation.worlds import OpenSuite
 from agentgym_suite.prompts import prompt_template
 from agentgym_suite.versions import suite_version
 
@@ -19,13 +24,9 @@ from agentgym_suite.versions import suite_version
 def planned_episodes(suite: Suite) -> list[tuple[EpisodeKey, int]]:
     """Every episode of a suite with its seed, in the suite's order."""
     return [
-        (
-            EpisodeKey(entry.id, task, trial),
-            episode_seed(suite.id, suite.version, entry.id, task, trial),
-        )
-        for entry in suite.envs
-        for task in entry.tasks
-        for trial in range(entry.trials)
+        (key, episode_seed(suite.id, suite.version, *key))
+        for entry in suite.content()["env"]
+        for key in planned_keys(entry)
     ]
 
 
@@ -48,8 +49,11 @@ def run_header(opened: OpenSuite, agent: AgentSpec, options: RunOptions) -> dict
         },
         "reply_format": agent.reply_format,
         "environments": {
-            world.entry.id: {"tasks": world.tasks.digest, "provenance": dict(world.provenance)}
-            for world in opened.worlds
+            environment.entry.id: {
+                "tasks": environment.tasks.digest,
+                "provenance": dict(environment.provenance),
+            }
+            for environment in opened.environments
         },
         "package_version": suite_version(),
     }
@@ -72,10 +76,10 @@ def run_header(opened: OpenSuite, agent: AgentSpec, options: RunOptions) -> dict
             "episode_timeout_s": options.episode_timeout_s,
             "max_retries": options.max_retries,
             "runner": "local",
-            "data": {world.entry.id: world.data for world in opened.worlds},
+            "data": {environment.entry.id: environment.data for environment in opened.environments},
         },
         "packages": package_versions(),
-        "git": git_state(Path.cwd()),
+        "git": git_state(package_folder()),
         "machine": machine(),
         "started_at": timestamp(),
         "ended_at": None,

@@ -12,20 +12,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from agentgym_suite.episodes import Episode, Failure, Step
 from agentgym_suite.prompts import Message
 
 SCHEMA_VERSION = 1
-
-
-class EpisodeKey(NamedTuple):
-    """What names an episode of a run: environment, task and trial."""
-
-    env_id: str
-    task_id: str
-    trial: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +88,8 @@ class StepRecord:
         truncated: whether the horizon ended the episode here.
         state_hash: SHA-256 of the environment's state after the step.
         admissible_n: how many actions were admissible before the step; 0 when open-ended.
+        dropped_steps: earlier steps that the prompt's token budget left out.
+        cut_characters: characters of the observation that it left out.
         tokens: tokens of the model call.
         latency_s: seconds of the step.
     """
@@ -114,6 +108,8 @@ class StepRecord:
     truncated: bool
     state_hash: str
     admissible_n: int
+    dropped_steps: int
+    cut_characters: int
     tokens: StepTokens
     latency_s: StepLatency
 
@@ -298,6 +294,8 @@ def _step_record(i: int, step: Step, keep: Keep) -> StepRecord:
         truncated=step.truncated,
         state_hash=step.state_hash,
         admissible_n=len(step.admissible),
+        dropped_steps=step.dropped_steps,
+        cut_characters=step.cut_characters,
         tokens=StepTokens(usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens),
         latency_s=StepLatency(_finite(step.timings.model_s), _finite(step.timings.env_s)),
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal
 
-from agentgym_suite.evaluation.intervals import Interval
+from agentgym_suite.evaluation.intervals import Interval, no_interval
 
 _DECIMALS = 12  # far below any interval's width, far above the last bits of a sum
 
@@ -24,12 +24,21 @@ class FamilyRate:
 
 @dataclass(frozen=True, slots=True)
 class FailureCount:
-    """How often one kind of failure ended an episode, or an attempt that was tried again."""
+    """How often one kind of failure ended an episode, or an attempt that was tried again.
+
+    Attributes:
+        kind: what broke.
+        origin: where: agent, model, env or infra.
+        episodes: episodes that it ended.
+        attempts: these and the attempts that were tried again.
+        message: first line of the message that most of them have.
+    """
 
     kind: str
     origin: str
     episodes: int
     attempts: int
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +114,30 @@ class EnvResults:
     latency: Mapping[str, Latency]
     failures: tuple[FailureCount, ...]
 
+    def primary(self, metric: str) -> Interval:
+        """The metric that a suite is ordered by: "success", "score" or one of ``metrics``."""
+        if metric in ("success", "score"):
+            return self.success if metric == "success" else self.score
+        return self.metrics.get(metric, no_interval(f"no metric {metric}"))
+
 
 @dataclass(frozen=True, slots=True)
 class SuiteName:
-    """Which suite was run; the digest is that of the suite as it was given."""
+    """Which suite was run.
+
+    Attributes:
+        id: its id.
+        version: its version.
+        digest: digest of the suite as it was given.
+        title: one line for people.
+        primary: the metric that orders its tables.
+    """
 
     id: str
     version: int
     digest: str
     title: str
+    primary: str
 
 
 @dataclass(frozen=True, slots=True)

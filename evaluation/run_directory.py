@@ -10,23 +10,24 @@ run.lock                held by the process that writes
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from filelock import FileLock, Timeout
 
 from agentgym_suite.episodes import Episode
 from agentgym_suite.errors import RunError
+from agentgym_suite.evaluation.appending import append_whole
+from agentgym_suite.evaluation.configuration import described_changes
+from agentgym_suite.evaluation.episode_keys import EpisodeKey, key_of
 from agentgym_suite.evaluation.long_texts import LongTexts
 from agentgym_suite.evaluation.records import (
     SCHEMA_VERSION,
     AttemptRecord,
-    EpisodeKey,
     EpisodeRecord,
     RecordKey,
     attempt_record,
@@ -34,7 +35,6 @@ from agentgym_suite.evaluation.records import (
     json_line,
 )
 from agentgym_suite.files import (
-    canonical_json,
     explain_full_disk,
     make_folder,
     write_atomic,
@@ -47,7 +47,6 @@ ATTEMPTS = "attempts.jsonl"
 OBSERVATIONS = "observations.jsonl.gz"
 RESULTS = "results.json"
 _LOCK = "run.lock"
-_SHOWN_DIFFERENCES = 8
 
 Resume = Literal["auto", "never"]
 
@@ -74,6 +73,12 @@ def read_run(folder: Path) -> dict[str, Any]:
     return dict(header)
 
 
+def holds_records(folder: Path) -> bool:
+    """Whether episodes were played in a folder; a header alone does not bind it."""
+    paths = [folder / name for name in (EPISODES, ATTEMPTS)]
+    return any(path.is_file() and path.stat().st_size > 0 for path in paths)
+
+
 def read_records(path: Path) -> Iterator[dict[str, Any]]:
     """The records of a file, one at a time; a torn last line is left out.
 
@@ -84,15 +89,11 @@ def read_records(path: Path) -> Iterator[dict[str, Any]]:
         yield record
 
 
-def key_of(record: Mapping[str, Any]) -> EpisodeKey:
-    """The key of a stored episode or attempt."""
-    key = record["key"]
-    return EpisodeKey(key["env_id"], key["task_id"], key["trial"])
+class FinishedEpisode(NamedTuple):
+    """What the progress of a run needs of an episode that is on the disk."""
 
-
-def config_digest(config: Mapping[str, Any]) -> str:
-    """``sha256:`` + hex over everything that can change a result."""
-    return "sha256:" + hashlib.sha256(canonical_json(config).encode("utf-8")).hexdigest()
+    score: float
+    success: bool
 
 
 class RunDirectory:
@@ -103,6 +104,11 @@ class RunDirectory:
         header: what ``run.json`` says of a new run; ``config`` in it decides about resuming.
         resume: "auto" goes on with a run of equal configuration; "never" refuses any run.
 
+    Attributes:
+        header: what ``run.json`` says.
+        finished: the finished episodes, those of earlier runs included.
+        attempts: the numbers of the attempts that were lost, by episode.
+
     Raises:
         RunError: another process writes there, or a different run is there.
     """
@@ -110,7 +116,7 @@ class RunDirectory:
     def __init__(self, folder: Path, header: Mapping[str, Any], *, resume: Resume) -> None:
         self.folder = folder
         self.header = dict(header)
-        self.finished: set[EpisodeKey] = set()
+        self.finished: dict[EpisodeKey, FinishedEpisode] = {}
         self.attempts: dict[EpisodeKey, list[int]] = {}
         self._resume = resume
         self._lock = FileLock(str(folder / _LOCK))
@@ -150,7 +156,7 @@ class RunDirectory:
         Raises:
             RunError: naming one that is not planned.
         """
-        stray = (self.finished | set(self.attempts)) - set(planned)
+        stray = (set(self.finished) | set(self.attempts)) - set(planned)
         if stray:
             raise RunError(
                 f"{self.folder} holds the episode {min(stray)}, which is none of this suite; "
@@ -167,7 +173,7 @@ class RunDirectory:
             keep=self._keep,
         )
         self._append(EPISODES, record)
-        self.finished.add(key)
+        self.finished[key] = FinishedEpisode(record.score or 0.0, record.success)
         return record
 
     def lose(self, key: EpisodeKey, episode: Episode, attempt: int) -> AttemptRecord:
@@ -187,9 +193,7 @@ class RunDirectory:
         write_derived(self.folder / name, data)
 
     def _open(self) -> None:
-        records = [self.folder / name for name in (EPISODES, ATTEMPTS)]
-        if not any(path.exists() and path.stat().st_size for path in records):
-            # Nothing was played here: a header that a refused command left does not bind.
+        if not holds_records(self.folder):
             with explain_full_disk(self.folder):
                 write_json_atomic(self.folder / RUN, self.header)
         elif (self.folder / RUN).exists():
@@ -206,14 +210,11 @@ class RunDirectory:
             raise RunError(
                 f"{self.folder} holds a run already and resuming is off; choose another directory"
             )
-        changes = differing_keys(present["config"], self.header["config"])
+        changes = described_changes(present, self.header)
         if changes:
-            shown = "; ".join(changes[:_SHOWN_DIFFERENCES])
-            more = len(changes) - _SHOWN_DIFFERENCES
-            rest = f" and {more} more" if more > 0 else ""
             raise RunError(
-                f"{self.folder} holds a run of another configuration ({shown}{rest}); choose "
-                "another directory or move that run away"
+                f"{self.folder} holds a run of another configuration ({changes}); choose another "
+                "directory or move that run away"
             )
         self.header = present
 
@@ -229,7 +230,7 @@ class RunDirectory:
                 elif key in self.finished:
                     raise RunError(f"{path} has the episode {key} twice; move that run away")
                 else:
-                    self.finished.add(key)
+                    self.finished[key] = FinishedEpisode(record["score"] or 0.0, record["success"])
             # What a killed writer left of its last line is cut off and played again.
             if path.exists() and path.stat().st_size > good:
                 os.truncate(path, good)
@@ -252,38 +253,10 @@ class RunDirectory:
             append_whole(self._files[name], line)
 
 
-def append_whole(descriptor: int, data: bytes) -> None:
-    """Append in one write and bring it to the disk; what a full disk cut short is taken back."""
-    size = os.fstat(descriptor).st_size
-    written = os.write(descriptor, data)
-    if written < len(data):
-        os.ftruncate(descriptor, size)
-        os.write(descriptor, data)  # raises the disk's own error
-    os.fsync(descriptor)
-
-
 def write_derived(path: Path, data: bytes) -> None:
     """Write a file made from the records: whole or not at all, with one sentence on failure."""
     with explain_full_disk(path.parent):
         write_atomic(path, data)
-
-
-def differing_keys(old: Any, new: Any, path: str = "") -> list[str]:
-    """The dotted keys in which two configurations differ, with both values."""
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
-        changes = []
-        for key in sorted({*old, *new}):
-            inner = f"{path}.{key}" if path else str(key)
-            changes += differing_keys(old.get(key), new.get(key), inner)
-        return changes
-    if canonical_json(old) == canonical_json(new):
-        return []
-    return [f"{path}: {_short(old)}, now {_short(new)}"]
-
-
-def _short(value: Any) -> str:
-    text = canonical_json(value)
-    return text if len(text) <= 80 else text[:79] + "…"
 
 
 def _read_with_ends(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

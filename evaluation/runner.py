@@ -7,6 +7,7 @@ which are still to be played, which are tried again, what is written and when to
 from __future__ import annotations
 
 import asyncio
+import math
 import signal
 import threading
 import time
@@ -17,17 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from agentgym_suite.episodes import Episode, EpisodeRequest, PlaySettings
-from agentgym_suite.errors import UsageError
+from agentgym_suite.evaluation.episode_keys import EpisodeKey
+from agentgym_suite.evaluation.open_suites import OpenEnvironment, OpenSuite
 from agentgym_suite.evaluation.plan import planned_episodes, run_header, timestamp
-from agentgym_suite.evaluation.records import EpisodeKey
 from agentgym_suite.evaluation.results import RunResults
 from agentgym_suite.evaluation.run_directory import (
     RESULTS,
     RunDirectory,
 )
 from agentgym_suite.evaluation.scoring import results_bytes, score_run
-from agentgym_suite.evaluation.settings import AgentSpec, OnStanding, RunOptions, Standing, Stop
-from agentgym_suite.evaluation.worlds import OpenSuite, World
+from agentgym_suite.evaluation.settings import AgentSpec, OnProgress, RunOptions, RunProgress, Stop
 from agentgym_suite.rollouts import run_episodes
 
 RETRIED_ORIGINS = ("env", "infra")
@@ -39,7 +39,7 @@ def run_suite(
     out: Path | str,
     *,
     options: RunOptions | None = None,
-    on_standing: OnStanding | None = None,
+    on_progress: OnProgress | None = None,
     stop: Stop | None = None,
 ) -> RunResults:
     """Play every episode of a suite that its directory does not hold yet, and score the run.
@@ -52,26 +52,25 @@ def run_suite(
         agent: the agent.
         out: the run's directory.
         options: how to carry it out.
-        on_standing: called after every episode.
+        on_progress: called after every episode.
         stop: set by a signal, or by the caller, to end the run early.
 
     Returns:
         The results, as they stand in ``results.json``; ``status`` says whether all is there.
 
     Raises:
-        UsageError: on a wrong argument, also one that an environment reports.
-        RunError: if the directory cannot be used.
+        UsageError: a wrong argument, also one that an environment reports.
+        RunError: the directory cannot be used.
     """
     options = options or RunOptions()
-    if options.max_retries < 0:
-        raise UsageError(f"max_retries is {options.max_retries}; give 0 or more")
+    agent = agent.prompted(opened.suite.prompt_format)
     folder = Path(out)
     with RunDirectory(folder, run_header(opened, agent, options), resume=options.resume) as run:
         plan = planned_episodes(opened.suite)
         run.check_keys(key for key, _ in plan)
         stop = stop or Stop()
-        played = _Played(run, agent, options, stop, len(plan), on_standing)
-        _complete(_play_worlds(opened.worlds, plan, played, stop))
+        played = _Collector(run, agent, options, len(plan), on_progress)
+        _complete(_play_all(opened.environments, plan, played, stop))
         run.update(
             ended_at=timestamp(),
             setup_s=opened.setup_s,
@@ -96,14 +95,16 @@ def _on_signals(stop: Stop) -> Iterator[None]:
             main.cancel()
         stop.requested = True
 
-    signals = (signal.SIGINT, signal.SIGTERM)
-    for number in signals:
-        loop.add_signal_handler(number, ask)
+    def handle(number: int, frame: object) -> None:
+        loop.call_soon_threadsafe(ask)  # wakes a loop that waits for nothing but the clock
+
+    # Not loop.add_signal_handler: Windows lacks it, and it forgets the handlers before it.
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        for number in signals:
-            loop.remove_signal_handler(number)
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 class _Queue:
@@ -129,28 +130,26 @@ class _Queue:
         self._waiting.append(EpisodeRequest(episode.task_id, episode.seed, episode.trial))
 
 
-class _Played:
-    """Takes each episode as it ends: stores it, decides about a retry, keeps the standing."""
+class _Collector:
+    """Takes each episode as it ends: stores it, decides about a retry, keeps count."""
 
     def __init__(
         self,
         run: RunDirectory,
         agent: AgentSpec,
         options: RunOptions,
-        stop: Stop,
         planned: int,
-        on_standing: OnStanding | None,
+        on_progress: OnProgress | None,
     ) -> None:
         self.run = run
         self.agent = agent
         self.options = options
-        self._stop = stop
         self._planned = planned
-        self._on_standing = on_standing
+        self._on_progress = on_progress
         self._started = time.monotonic()
-        self._scores = 0.0
-        self._successes = 0
-        self._finished = 0
+        self._resumed = len(run.finished)
+        self._scores = math.fsum(episode.score for episode in run.finished.values())
+        self._successes = sum(episode.success for episode in run.finished.values())
         self._lost = 0
 
     @property
@@ -169,32 +168,29 @@ class _Played:
             again = attempt <= self.options.max_retries
             self._lost += not again
         else:
-            self.run.finish(key, episode)
-            self._finished += 1
-            self._scores += episode.score
-            self._successes += episode.success
+            record = self.run.finish(key, episode)
+            self._scores += record.score or 0.0
+            self._successes += record.success
         self.report(env_id)
         return again
 
     def report(self, env_id: str) -> None:
-        """Tell the standing."""
-        if self._on_standing is None:
+        """Tell how far the run is."""
+        if self._on_progress is None:
             return
         done = len(self.run.finished)
-        n = self._finished
-        left = self.wall_s / n * (self._planned - done) if n else None
-        score = self._scores / n if n else None
-        self._on_standing(
-            Standing(
+        now = done - self._resumed
+        self._on_progress(
+            RunProgress(
                 self.agent.name,
                 env_id,
                 done,
                 self._planned,
-                score,
+                self._resumed,
+                self._scores / done if done else None,
                 self._successes,
-                n,
                 self._lost,
-                left,
+                self.wall_s / now * (self._planned - done) if now else None,
             )
         )
 
@@ -205,12 +201,15 @@ class _Played:
         return last + 1 if last <= self.options.max_retries else 1
 
 
-async def _play_worlds(
-    worlds: Iterable[World], plan: list[tuple[EpisodeKey, int]], played: _Played, stop: Stop
+async def _play_all(
+    environments: Iterable[OpenEnvironment],
+    plan: list[tuple[EpisodeKey, int]],
+    played: _Collector,
+    stop: Stop,
 ) -> None:
     with _on_signals(stop):
-        for world in worlds:
-            env_id = world.entry.id
+        for environment in environments:
+            env_id = environment.entry.id
             requests = [
                 EpisodeRequest(key.task_id, seed, key.trial)
                 for key, seed in plan
@@ -219,7 +218,7 @@ async def _play_worlds(
             played.report(env_id)
             queue = _Queue(requests, stop)
             episodes = run_episodes(
-                world.make,
+                environment.make,
                 played.agent.make,
                 queue,
                 settings=PlaySettings(played.agent.prompt, played.agent.reply_format),

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import types
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from agentgym_suite.evaluation.records import EpisodeRecord
 
 _PLAIN: dict[Any, str] = {
     str: "string",
@@ -13,6 +17,13 @@ _PLAIN: dict[Any, str] = {
     bool: "boolean",
     type(None): "null",
 }
+
+
+def published_schemas() -> dict[Path, str]:
+    """The schema files that lie beside this module, as they should be: path -> text."""
+    episode = json_schema(EpisodeRecord, "agentgym_suite episode record")
+    text = json.dumps(episode, indent=1, ensure_ascii=False) + "\n"
+    return {Path(__file__).with_name("episode.schema.json"): text}
 
 
 def json_schema(cls: type, title: str) -> dict[str, Any]:

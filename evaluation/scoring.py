@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentgym_suite.errors import RunError
+from agentgym_suite.evaluation.episode_keys import EpisodeKey, key_of, planned_keys
 from agentgym_suite.evaluation.intervals import (
     Interval,
     macro_interval,
@@ -28,7 +29,6 @@ from agentgym_suite.evaluation.intervals import (
     task_bootstraps,
     task_means,
 )
-from agentgym_suite.evaluation.records import EpisodeKey
 from agentgym_suite.evaluation.results import (
     Bounds,
     EnvBounds,
@@ -45,7 +45,6 @@ from agentgym_suite.evaluation.results import (
 from agentgym_suite.evaluation.run_directory import (
     ATTEMPTS,
     EPISODES,
-    key_of,
     read_records,
     read_run,
 )
@@ -53,6 +52,7 @@ from agentgym_suite.files import canonical_json
 
 RESULTS_SCHEMA_VERSION = 1
 _DIGEST_SHOWN = 12
+_MESSAGE_SHOWN = 200  # characters
 
 
 def score_run(folder: Path) -> RunResults:
@@ -85,7 +85,7 @@ def _tally_of(tallies: Mapping[str, _Tally], record: Mapping[str, Any], path: Pa
 
 
 @dataclass(frozen=True, slots=True)
-class _Brief:
+class EpisodeSummary:
     """What scoring needs of a finished episode."""
 
     score: float
@@ -104,15 +104,12 @@ class _Tally:
         self.split: str = entry["split"]
         self.tasks: Sequence[str] = entry["tasks"]
         self.trials: int = entry["trials"]
-        self.plan = {
-            EpisodeKey(entry["id"], task, trial): (task, trial)
-            for task in self.tasks
-            for trial in range(self.trials)
-        }
-        self.briefs: dict[EpisodeKey, _Brief] = {}
+        self.plan = dict.fromkeys(planned_keys(entry))  # a set that keeps its order
+        self.summaries: dict[EpisodeKey, EpisodeSummary] = {}
         self.lost: dict[EpisodeKey, tuple[str, str]] = {}
         self.families: dict[EpisodeKey, str] = {}
         self.attempts: Counter[tuple[str, str]] = Counter()
+        self.messages: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         self.steps = 0
         self.invalid_steps = 0
         self.tokens: Counter[str] = Counter()
@@ -120,21 +117,21 @@ class _Tally:
 
     @property
     def complete(self) -> bool:
-        return len(self.briefs) == len(self.plan)
+        return len(self.summaries) == len(self.plan)
 
     def add(self, record: Mapping[str, Any]) -> None:
         key = key_of(record)
-        if key in self.briefs:
+        if key in self.summaries:
             raise RunError(f"the run holds the episode {key} twice; move it away")
-        failure = record["failure"]
-        self.briefs[key] = _Brief(
+        failure = None if record["failure"] is None else self._failure(record["failure"])
+        self.summaries[key] = EpisodeSummary(
             record["score"] or 0.0,
             record["success"],
             record["task_family"],
             record["outcome"],
             record["n_steps"],
             record["metrics"],
-            None if failure is None else (failure["kind"], failure["origin"]),
+            failure,
         )
         for step in record["steps"]:
             self.steps += 1
@@ -146,36 +143,49 @@ class _Tally:
 
     def add_attempt(self, record: Mapping[str, Any]) -> None:
         key = key_of(record)
-        failure = (record["failure"]["kind"], record["failure"]["origin"])
+        failure = self._failure(record["failure"])
         self.attempts[failure] += 1
-        if key not in self.briefs:  # the file of finished episodes has been read before
+        if key not in self.summaries:  # the file of finished episodes has been read before
             self.lost[key] = failure
             self.families[key] = record["task_family"]
 
-    def by_task(self, value_of: Callable[[_Brief], float]) -> list[list[float]]:
+    def _failure(self, failure: Mapping[str, str]) -> tuple[str, str]:
+        """Kind and origin; the message's first line is counted."""
+        kind = failure["kind"], failure["origin"]
+        first_line = failure["message"].strip().partition("\n")[0][:_MESSAGE_SHOWN]
+        self.messages[kind][first_line] += 1
+        return kind
+
+    def by_task(self, value_of: Callable[[EpisodeSummary], float]) -> list[list[float]]:
         """A value of every trial of every task, in the suite's order."""
         values: dict[str, list[float]] = {task: [] for task in self.tasks}
-        for key, (task, _) in self.plan.items():
-            values[task].append(value_of(self.briefs[key]))
+        for key in self.plan:
+            values[key.task_id].append(value_of(self.summaries[key]))
         return list(values.values())
 
 
 def _results(header: Mapping[str, Any], tallies: Mapping[str, _Tally]) -> RunResults:
     suite = header["suite"]
     planned = sum(len(tally.plan) for tally in tallies.values())
-    finished = sum(len(tally.briefs) for tally in tallies.values())
+    finished = sum(len(tally.summaries) for tally in tallies.values())
     complete = finished == planned
     reasons = list(suite["departures"])
     if not complete:
         reasons.append(f"{planned - finished} of {planned} episodes are missing")
     errors: Counter[str] = Counter()
     for tally in tallies.values():
-        errors.update(b.failure[1] for b in tally.briefs.values() if b.failure is not None)
+        errors.update(b.failure[1] for b in tally.summaries.values() if b.failure is not None)
         errors.update(origin for _, origin in tally.lost.values())
     digest = header["config_digest"].removeprefix("sha256:")[:_DIGEST_SHOWN]
     return RunResults(
         schema_version=RESULTS_SCHEMA_VERSION,
-        suite=SuiteName(suite["id"], suite["version"], suite["digest"], suite["title"]),
+        suite=SuiteName(
+            suite["id"],
+            suite["version"],
+            suite["digest"],
+            suite["title"],
+            suite["content"]["metrics"]["primary"],
+        ),
         run=RunName(
             id=f"{suite['id']}-{header['agent']}-{digest}",
             agent=header["agent"],
@@ -203,19 +213,19 @@ def _results(header: Mapping[str, Any], tallies: Mapping[str, _Tally]) -> RunRes
 
 
 def _env_results(tally: _Tally) -> EnvResults:
-    briefs = list(tally.briefs.values())
+    summaries = list(tally.summaries.values())
     return EnvResults(
         split=tally.split,
         n_tasks=len(tally.tasks),
         trials=tally.trials,
         planned=len(tally.plan),
-        finished=len(briefs),
-        successes=sum(brief.success for brief in briefs),
+        finished=len(summaries),
+        successes=sum(summary.success for summary in summaries),
         success=success_interval(tally.by_task(_success)) if tally.complete else _missing(tally),
         score=task_bootstrap(_score_means(tally)) if tally.complete else _missing(tally),
         families=_families(tally),
         metrics=_metrics(tally) if tally.complete else {},
-        outcomes=dict(sorted(Counter(brief.outcome for brief in briefs).items())),
+        outcomes=dict(sorted(Counter(summary.outcome for summary in summaries).items())),
         invalid_steps=tally.invalid_steps / tally.steps if tally.steps else None,
         tokens=TokenTotals(*(tally.tokens[part] for part in ("prompt", "completion", "cached"))),
         cost=None,
@@ -224,16 +234,16 @@ def _env_results(tally: _Tally) -> EnvResults:
     )
 
 
-def _success(brief: _Brief) -> float:
-    return float(brief.success)
+def _success(summary: EpisodeSummary) -> float:
+    return float(summary.success)
 
 
 def _score_means(tally: _Tally) -> NDArray[np.float64]:
-    return task_means(tally.by_task(lambda brief: brief.score))
+    return task_means(tally.by_task(lambda summary: summary.score))
 
 
 def _missing(tally: _Tally) -> Interval:
-    missing = len(tally.plan) - len(tally.briefs)
+    missing = len(tally.plan) - len(tally.summaries)
     return no_interval(f"incomplete: {missing} of {len(tally.plan)} episodes are missing")
 
 
@@ -251,27 +261,27 @@ def _macro(tallies: Sequence[_Tally]) -> Macro:
 
 def _bounds(tally: _Tally) -> EnvBounds:
     planned = len(tally.plan)
-    missing = planned - len(tally.briefs)
+    missing = planned - len(tally.summaries)
 
     def of(total: float) -> Bounds:
         return Bounds(total / planned, (total + missing) / planned)
 
-    briefs = tally.briefs.values()
+    summaries = tally.summaries.values()
     return EnvBounds(
-        success=of(sum(brief.success for brief in briefs)),
-        score=of(math.fsum(brief.score for brief in briefs)),
+        success=of(sum(summary.success for summary in summaries)),
+        score=of(math.fsum(summary.score for summary in summaries)),
     )
 
 
 def _families(tally: _Tally) -> dict[str, FamilyRate]:
     """Success by family; an episode that is missing counts as none, like everywhere."""
     trials: dict[str, dict[str, list[float]]] = {}
-    for key, (task, _) in tally.plan.items():
-        brief = tally.briefs.get(key)
-        family = tally.families.get(key, "") if brief is None else brief.family
+    for key in tally.plan:
+        summary = tally.summaries.get(key)
+        family = tally.families.get(key, "") if summary is None else summary.family
         if family:
-            success = 0.0 if brief is None else float(brief.success)
-            trials.setdefault(family, {}).setdefault(task, []).append(success)
+            success = 0.0 if summary is None else float(summary.success)
+            trials.setdefault(family, {}).setdefault(key.task_id, []).append(success)
     rates = {}
     for family, by_task in sorted(trials.items()):
         values = list(by_task.values())
@@ -283,8 +293,8 @@ def _families(tally: _Tally) -> dict[str, FamilyRate]:
 
 
 def _metrics(tally: _Tally) -> dict[str, Interval]:
-    names = sorted({name for brief in tally.briefs.values() for name in brief.metrics})
-    columns = [task_means(tally.by_task(lambda brief: float(brief.n_steps)))]
+    names = sorted({name for summary in tally.summaries.values() for name in summary.metrics})
+    columns = [task_means(tally.by_task(lambda summary: float(summary.n_steps)))]
     # An episode that broke before its first observation has no metrics: it counts as 0.
     for name in names:
         values = tally.by_task(partial(_metric, name))
@@ -293,8 +303,8 @@ def _metrics(tally: _Tally) -> dict[str, Interval]:
     return dict(zip(["steps", *names], intervals, strict=True))
 
 
-def _metric(name: str, brief: _Brief) -> float:
-    return brief.metrics.get(name) or 0.0
+def _metric(name: str, summary: EpisodeSummary) -> float:
+    return summary.metrics.get(name) or 0.0
 
 
 def _latency(seconds: Iterable[float]) -> Latency:
@@ -306,10 +316,21 @@ def _latency(seconds: Iterable[float]) -> Latency:
 
 
 def _failures(tally: _Tally) -> tuple[FailureCount, ...]:
-    ended = Counter(b.failure for b in tally.briefs.values() if b.failure is not None)
+    ended = Counter(b.failure for b in tally.summaries.values() if b.failure is not None)
     episodes = ended + Counter(tally.lost.values())
     attempts = ended + tally.attempts
     return tuple(
-        FailureCount(kind, origin, episodes[kind, origin], attempts[kind, origin])
+        FailureCount(
+            kind,
+            origin,
+            episodes[kind, origin],
+            attempts[kind, origin],
+            _most_frequent(tally.messages[kind, origin]),
+        )
         for kind, origin in sorted(attempts)
     )
+
+
+def _most_frequent(texts: Counter[str]) -> str:
+    """Of equally frequent texts the first by name, whichever came first."""
+    return min(texts, key=lambda text: (-texts[text], text), default="")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from agentgym_suite.agents import agent_factory
+from agentgym_suite.agents import AGENTS, agent_factory
 from agentgym_suite.episodes import AgentFactory
+from agentgym_suite.errors import UsageError
 from agentgym_suite.evaluation.run_directory import Resume
-from agentgym_suite.prompts import StepPrompt
+from agentgym_suite.files import sha256_file
+from agentgym_suite.prompts import StepPrompt, prompt_template
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,21 @@ class AgentSpec:
     reply_format: str = "raw"
     policy_version: str | None = None
 
+    def prompted(self, template: str) -> AgentSpec:
+        """The same agent with the prompt template that a suite asks for, and its reply format.
+
+        Args:
+            template: a name of ``prompts.PROMPT_TEMPLATES``; "" leaves the agent as it is, and
+                so does an agent that takes no messages.
+        """
+        if not template or self.prompt is None:
+            return self
+        return replace(
+            self,
+            prompt=replace(self.prompt, template=template),
+            reply_format=prompt_template(template).reply_format,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
@@ -42,6 +61,9 @@ class RunOptions:
         episode_timeout_s: wall-clock bound of one episode; None waits for ever.
         max_retries: further attempts of an episode lost to environment or infrastructure.
         resume: "auto" goes on with the run in the directory, "never" refuses to.
+
+    Raises:
+        UsageError: a number out of its range.
     """
 
     concurrency: int = 4
@@ -49,30 +71,39 @@ class RunOptions:
     max_retries: int = 2
     resume: Resume = "auto"
 
+    def __post_init__(self) -> None:
+        if self.concurrency < 1:
+            raise UsageError(f"concurrency is {self.concurrency}; give at least 1")
+        if self.max_retries < 0:
+            raise UsageError(f"max_retries is {self.max_retries}; give 0 or more")
+        seconds = self.episode_timeout_s
+        if seconds is not None and not 0 < seconds < math.inf:
+            raise UsageError(f"episode_timeout_s is {seconds}; give seconds above 0, or None")
+
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """Where a run stands, for a progress display.
+class RunProgress:
+    """How far a run is, for a display.
 
     Attributes:
         agent: name of the agent.
         env_id: environment being played.
-        done: episodes finished, those of earlier runs included.
+        done: episodes finished, those of earlier times included.
         planned: episodes of the whole run.
-        score: mean score of the episodes finished now; None before the first.
-        successes: how many of these succeeded.
-        played: how many episodes were finished now.
+        resumed: how many of the finished ones were there when the run was gone on with.
+        score: mean score of the finished ones; None before the first.
+        successes: how many of them succeeded.
         lost: episodes given up after their retries.
-        left_s: expected seconds to the end; None before the first episode.
+        left_s: expected seconds to the end; None before the first episode that is played now.
     """
 
     agent: str
     env_id: str
     done: int
     planned: int
+    resumed: int = 0
     score: float | None = None
     successes: int = 0
-    played: int = 0
     lost: int = 0
     left_s: float | None = None
 
@@ -84,13 +115,36 @@ class Stop:
         self.requested = False
 
 
-OnStanding = Callable[[Standing], None]
+OnProgress = Callable[[RunProgress], None]
 
 
 def named_agent(name: str) -> AgentSpec:
-    """The agent of that name, one of ``agents.AGENTS``.
+    """The agent of that name, one of ``agents.AGENTS``, or one of your own as ``module:Class``.
+
+    Such a class may have the attributes ``prompt``, a ``StepPrompt`` for agents that take
+    messages, and ``reply_format``, how its replies are read.
 
     Raises:
-        UsageError: naming the agents there are.
+        UsageError: naming the agents there are, or what is wrong with the module.
     """
-    return AgentSpec(name, agent_factory(name))
+    factory = agent_factory(name)
+    if name in AGENTS:
+        return AgentSpec(name, factory)
+    prompt: StepPrompt | None = getattr(factory, "prompt", None)
+    written_for = "raw" if prompt is None else prompt_template(prompt.template).reply_format
+    return AgentSpec(
+        name,
+        factory,
+        config={"source": _source_digest(factory)},
+        prompt=prompt,
+        reply_format=getattr(factory, "reply_format", written_for),
+    )
+
+
+def _source_digest(factory: AgentFactory) -> str | None:
+    """SHA-256 of the file that defines a factory: another file is another agent."""
+    try:
+        path = inspect.getsourcefile(factory)
+    except TypeError:  # made by code, not written in a file
+        return None
+    return None if path is None else f"sha256:{sha256_file(path)}"

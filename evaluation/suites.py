@@ -17,8 +17,10 @@ from typing import Any
 
 from agentgym_suite.errors import DataMissing, UsageError
 from agentgym_suite.files import canonical_json
+from agentgym_suite.prompts import prompt_template
 
-_SUITE_KEYS = {"id", "version", "title", "env", "prompt", "decoding", "metrics"}
+_SUITE_KEYS = {"id", "version", "title", "env", "prompt", "metrics"}
+_EXPECTED_KEYS = {"tasks", "families"}
 _ENV_KEYS = {
     "id",
     "split",
@@ -67,9 +69,8 @@ class Suite:
         version: raised with any change of tasks or settings; part of every seed.
         envs: the environments with their tasks; each environment once.
         title: one line for people.
-        prompt: ``format``, the prompt template of model agents.
-        decoding: sampling settings of model agents.
-        primary: the metric that orders a leaderboard.
+        prompt_format: prompt template of agents that take messages; "" leaves it to them.
+        primary: metric that orders tables: "success", "score" or one of every environment's.
         departures: why runs of it are not rankable; empty for a suite as it was published.
     """
 
@@ -77,8 +78,7 @@ class Suite:
     version: int
     envs: tuple[EnvEntry, ...]
     title: str = ""
-    prompt: Mapping[str, Any] = field(default_factory=dict)
-    decoding: Mapping[str, Any] = field(default_factory=dict)
+    prompt_format: str = ""
     primary: str = "success"
     departures: tuple[str, ...] = ()
 
@@ -105,8 +105,7 @@ class Suite:
                 }
                 for entry in self.envs
             ],
-            "prompt": dict(self.prompt),
-            "decoding": dict(self.decoding),
+            "prompt": {"format": self.prompt_format} if self.prompt_format else {},
             "metrics": {"primary": self.primary},
         }
 
@@ -201,6 +200,11 @@ def parse_suite(text: str, *, source: str, folder: Path | None = None) -> Suite:
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{source} is not TOML ({error}); correct it") from error
+    if "decoding" in raw:
+        raise UsageError(
+            f"{source} has [decoding], which no agent of this version obeys; leave it out and "
+            "set the decoding in the agent"
+        )
     _refuse_unknown(raw, _SUITE_KEYS, source)
     suite = Suite(
         id=_typed(raw, "id", str, source),
@@ -210,10 +214,11 @@ def parse_suite(text: str, *, source: str, folder: Path | None = None) -> Suite:
             for number, entry in enumerate(_typed(raw, "env", list, source), 1)
         ),
         title=_typed(raw, "title", str, source, ""),
-        prompt=_typed(raw, "prompt", dict, source, {}),
-        decoding=_typed(raw, "decoding", dict, source, {}),
-        primary=_typed(raw, "metrics", dict, source, {}).get("primary", "success"),
+        prompt_format=_inner(raw, "prompt", "format", source, ""),
+        primary=_inner(raw, "metrics", "primary", source, "success"),
     )
+    if suite.prompt_format:
+        prompt_template(suite.prompt_format)
     repeated = [env_id for env_id, count in Counter(e.id for e in suite.envs).items() if count > 1]
     if repeated:
         raise UsageError(
@@ -235,7 +240,7 @@ def _parse_entry(raw: Any, source: str, folder: Path | None) -> EnvEntry:
         trials=_typed(raw, "trials", int, source, 1),
         max_steps=_typed(raw, "max_steps", int, source, None),
         kwargs=_typed(raw, "kwargs", dict, source, {}),
-        expected=_typed(raw, "expected", dict, source, {}),
+        expected=_expected(raw, source),
         data_digest=_typed(raw, "data_digest", str, source, "any"),
     )
     check_entry(entry, source)
@@ -285,6 +290,19 @@ def _task_ids(raw: Mapping[str, Any], source: str, folder: Path | None) -> tuple
         )
     lines = (line.strip() for line in path.read_text("utf-8").splitlines())
     return tuple(line for line in lines if line and not line.startswith("#"))
+
+
+def _expected(raw: Mapping[str, Any], source: str) -> dict[str, Any]:
+    expected: dict[str, Any] = _typed(raw, "expected", dict, source, {})
+    _refuse_unknown(expected, _EXPECTED_KEYS, f"{source}, expected")
+    return expected
+
+
+def _inner(raw: Mapping[str, Any], table: str, key: str, source: str, default: str) -> str:
+    """The one key that a table of the suite may have."""
+    inner = _typed(raw, table, dict, source, {})
+    _refuse_unknown(inner, {key}, f"{source}, [{table}]")
+    return str(_typed(inner, key, str, f"{source}, [{table}]", default))
 
 
 def _refuse_unknown(raw: Mapping[str, Any], known: set[str], source: str) -> None:

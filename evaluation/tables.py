@@ -6,25 +6,48 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agentgym_suite.evaluation.intervals import Interval
-from agentgym_suite.evaluation.results import Bounds, EnvResults, FailureCount, RunResults
+from agentgym_suite.evaluation.results import Bounds, EnvResults, FailureCount
+from agentgym_suite.evaluation.scored_runs import ScoredRun, place
 
 SMALL_SAMPLE = 30
 
 
 @dataclass(frozen=True, slots=True)
 class EnvRow:
-    """One agent in one environment; ``bounds`` stand where an incomplete run has no estimate."""
+    """One run in one environment.
 
-    agent: str
+    Attributes:
+        run: the run.
+        results: its results in this environment.
+        success_bounds: stand where an incomplete run has no estimate.
+        score_bounds: likewise.
+    """
+
+    run: ScoredRun
     results: EnvResults
     success_bounds: Bounds | None
     score_bounds: Bounds | None
+
+    @property
+    def agent(self) -> str:
+        """What the row is called."""
+        return self.run.label
 
     @property
     def steps(self) -> float | None:
         """Mean steps of an episode."""
         interval = self.results.metrics.get("steps")
         return None if interval is None else interval.estimate
+
+    @property
+    def counts(self) -> str:
+        """Successes of the episodes: "97/100", or "33/40 of 100" after 40 of them."""
+        return counts(self.results.successes, self.results.finished, self.results.planned)
+
+    @property
+    def broken(self) -> int:
+        """Episodes that a failure ended."""
+        return sum(failure.episodes for failure in self.results.failures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,30 +76,51 @@ class EnvTable:
         return tuple(sorted({name for row in self.rows for name in row.results.metrics}))
 
 
-def env_tables(runs: Sequence[RunResults]) -> list[EnvTable]:
-    """The environments in the suite's order, each with its agents, best first."""
+def env_tables(runs: Sequence[ScoredRun]) -> list[EnvTable]:
+    """The environments in the suite's order, each with its runs, best first."""
     tables = []
-    for env_id in dict.fromkeys(env_id for run in runs for env_id in run.envs):
-        rows = [_row(run, env_id) for run in runs if env_id in run.envs]
+    for env_id in dict.fromkeys(env_id for run in runs for env_id in run.results.envs):
+        rows = [_row(run, env_id) for run in runs if env_id in run.results.envs]
         first = rows[0].results
-        rows.sort(key=_place)
+        rows.sort(key=lambda row: place(row.run, [row.results]))
         tables.append(EnvTable(env_id, first.split, first.n_tasks, first.trials, tuple(rows)))
     return tables
 
 
-def macro_rows(runs: Sequence[RunResults]) -> list[tuple[str, Interval, Interval]]:
+def macro_rows(runs: Sequence[ScoredRun]) -> list[tuple[str, Interval, Interval]]:
     """(agent, success, score) over the environments, in the runs' order."""
-    return [(run.run.agent, run.macro.success, run.macro.score) for run in runs]
+    return [(run.label, run.results.macro.success, run.results.macro.score) for run in runs]
 
 
-def failure_rows(runs: Sequence[RunResults]) -> list[tuple[str, str, FailureCount]]:
+def failure_rows(runs: Sequence[ScoredRun]) -> list[tuple[str, str, FailureCount]]:
     """(agent, environment, failure) of everything that broke."""
     return [
-        (run.run.agent, env_id, failure)
+        (run.label, env_id, failure)
         for run in runs
-        for env_id, env in run.envs.items()
+        for env_id, env in run.results.envs.items()
         for failure in env.failures
     ]
+
+
+def failure_sentences(runs: Sequence[ScoredRun]) -> list[str]:
+    """One sentence for each kind of failure that ended episodes."""
+    return [
+        f"{label}: {episodes(failure.episodes)} of {env_id} ended in {failure.kind}: "
+        f"{failure.message or 'no message'}"
+        for label, env_id, failure in failure_rows(runs)
+        if failure.episodes
+    ]
+
+
+def episodes(n: int) -> str:
+    """A number of episodes, in words."""
+    return "1 episode" if n == 1 else f"{n} episodes"
+
+
+def counts(successes: int, finished: int, planned: int) -> str:
+    """Successes of the finished episodes, and of how many planned ones while some are missing."""
+    rest = "" if finished == planned else f" of {planned}"
+    return f"{successes}/{finished}{rest}"
 
 
 def percent(value: float | None) -> str:
@@ -98,14 +142,9 @@ def span(value: Interval | Bounds | None) -> str:
     return f"{percent(value.low)} – {percent(value.high)}"
 
 
-def _row(run: RunResults, env_id: str) -> EnvRow:
-    bounds = run.bounds and run.bounds.get(env_id)
-    env = run.envs[env_id]
+def _row(run: ScoredRun, env_id: str) -> EnvRow:
+    bounds = run.results.bounds and run.results.bounds.get(env_id)
+    env = run.results.envs[env_id]
     if not bounds or env.finished == env.planned:
-        return EnvRow(run.run.agent, env, None, None)
-    return EnvRow(run.run.agent, env, bounds.success, bounds.score)
-
-
-def _place(row: EnvRow) -> tuple[bool, float, float, str]:
-    success, score = row.results.success.estimate, row.results.score.estimate
-    return success is None, -(success or 0.0), -(score or 0.0), row.agent
+        return EnvRow(run, env, None, None)
+    return EnvRow(run, env, bounds.success, bounds.score)

@@ -10,15 +10,16 @@ import random
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from agentgym_suite.evaluation.episode_keys import EpisodeKey, key_of, planned_keys
 from agentgym_suite.evaluation.long_texts import LongTexts
-from agentgym_suite.evaluation.records import EpisodeKey, TextReference
+from agentgym_suite.evaluation.records import TextReference
 from agentgym_suite.evaluation.run_directory import (
     EPISODES,
     OBSERVATIONS,
-    key_of,
     read_records,
     read_run,
 )
@@ -48,7 +49,7 @@ def viewer_data(
     """Every episode of the runs, or, above the size bound, failures first and a seeded sample.
 
     Args:
-        folders: (agent, run directory), in the order of the report.
+        folders: (label, run directory), in the order of the report.
         max_bytes: most bytes of the JSON text.
         seed: of the sample.
     """
@@ -75,32 +76,24 @@ def viewer_data(
 
 def _episodes(folders: Sequence[tuple[str, Path]]) -> Iterator[dict[str, Any]]:
     """The episodes of each run, reduced to what is shown, in the suite's order."""
-    for agent, folder in folders:
+    for label, folder in folders:
         long_texts = LongTexts(folder / OBSERVATIONS)
-        place = _suite_order(read_run(folder)["suite"]["content"])
+        entries = read_run(folder)["suite"]["content"]["env"]
+        planned = chain.from_iterable(planned_keys(entry) for entry in entries)
+        place = {key: number for number, key in enumerate(planned)}
         keys = [key_of(record) for record in read_records(folder / EPISODES)]
         order = deque(sorted(keys, key=place.__getitem__))
         waiting: dict[EpisodeKey, dict[str, Any]] = {}
         for record in read_records(folder / EPISODES):
-            waiting[key_of(record)] = _shown(agent, record, long_texts)
+            waiting[key_of(record)] = _shown(label, record, long_texts)
             while order and order[0] in waiting:
                 yield waiting.pop(order.popleft())
 
 
-def _suite_order(content: dict[str, Any]) -> dict[EpisodeKey, int]:
-    keys = [
-        EpisodeKey(entry["id"], task, trial)
-        for entry in content["env"]
-        for task in entry["tasks"]
-        for trial in range(entry["trials"])
-    ]
-    return {key: place for place, key in enumerate(keys)}
-
-
-def _shown(agent: str, record: dict[str, Any], long_texts: LongTexts) -> dict[str, Any]:
+def _shown(label: str, record: dict[str, Any], long_texts: LongTexts) -> dict[str, Any]:
     key = record["key"]
     return {
-        "agent": agent,
+        "agent": label,
         "env": key["env_id"],
         "task": key["task_id"],
         "trial": key["trial"],
@@ -126,6 +119,8 @@ def _shown(agent: str, record: dict[str, Any], long_texts: LongTexts) -> dict[st
                 "reward": step["reward"],
                 "state": step["state_hash"],
                 "admissible": step["admissible_n"],
+                "dropped": step["dropped_steps"],
+                "cut": step["cut_characters"],
                 "tokens": step["tokens"],
                 "latency": step["latency_s"],
                 "truncated": step["truncated"],

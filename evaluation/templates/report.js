@@ -170,6 +170,8 @@
     if (tokens) {
       facts.push([`${s.tokens.prompt} + ${s.tokens.completion} tokens, ${s.tokens.cached} cached`, ""]);
     }
+    if (s.dropped) facts.push([`prompt without its ${s.dropped} oldest steps`, ""]);
+    if (s.cut) facts.push([`prompt cut by ${s.cut} characters`, ""]);
     facts.push([`state ${s.state.slice(0, 12)}`, ""]);
     viewer.append(chips(facts));
   }

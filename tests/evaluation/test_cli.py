@@ -8,6 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from agentgym_suite import Reply, Turn, evaluation
+from agentgym_suite.evaluation.open_suites import ad_hoc_suite
+from agentgym_suite.evaluation.settings import AgentSpec, named_agent
+from agentgym_suite.evaluation.suites import load_suite
+
 Command = Callable[[Sequence[str]], int]
 ENV = ["--env", "Counting-v0"]
 
@@ -82,8 +87,15 @@ def test_an_incomplete_run_exits_1(
         ([*ENV, "--tasks", "count-99"], "count-99"),
         ([*ENV, "--episodes", "0"], "--episodes"),
         ([*ENV, "--trials", "0"], "--trials"),
-        ([*ENV, "--max-retries", "-1"], "max_retries"),
-        ([*ENV, "--concurrency", "0"], "concurrency"),
+        ([*ENV, "--max-retries", "-1"], "--max-retries"),
+        ([*ENV, "--concurrency", "0"], "--concurrency"),
+        ([*ENV, "--timeout", "0"], "--timeout is 0; give seconds above 0"),
+        ([*ENV, "--timeout", "nan"], "--timeout"),
+        ([*ENV, "--timeout", "inf"], "--timeout"),
+        ([*ENV, "--set", "hostil=true"], "no argument 'hostil'; did you mean 'hostile'?"),
+        ([*ENV, "--agent", "my_agents:"], "MODULE:CLASS"),
+        ([*ENV, "--agent", "no_such_module:Agent"], "no_such_module"),
+        ([*ENV, "--agent", "json:JSONEncode"], "did you mean 'JSONEncoder'?"),
         (["--env", "Nowhere-v0"], "Nowhere-v0"),
         (["--suite", "nothing"], "nothing"),
         (["--suite", "nowhere.toml"], "nowhere.toml"),
@@ -123,6 +135,175 @@ def test_report_makes_the_same_files_again(
     assert command(["report", str(tmp_path)]) == 2
 
 
+def test_one_agent_and_several_do_not_share_a_folder(
+    command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for first, second in (("oracle", "oracle,random"), ("oracle,random", "random")):
+        out = ["--out", str(tmp_path / first)]
+        assert command(["evaluate", *ENV, "--agent", first, *out]) == 0
+        assert command(["evaluate", *ENV, "--agent", second, *out]) == 2
+        assert "choose another directory" in capsys.readouterr().err
+        assert command(["evaluate", *ENV, "--agent", first, *out]) == 0
+
+
+def test_report_drops_no_run_of_a_folder(
+    command: Command,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    folders = [tmp_path / "res", tmp_path / "res" / "later", tmp_path / "res" / "random"]
+    for folder, agent in zip(folders, ["oracle", "oracle", "random"], strict=True):
+        evaluation.run(ad_hoc_suite("Counting-v0"), agent, out=folder)
+    for number, folder in enumerate(folders, 1):
+        header = json.loads((folder / "run.json").read_bytes())
+        (folder / "run.json").write_text(json.dumps({**header, "wall_s": 100.0 * number}))
+    assert command(["report", str(folders[0])]) == 0
+    shown = capsys.readouterr().out
+    times = {"oracle (res)": "100.0 s", "oracle (res/later)": "200.0 s", "random": "300.0 s"}
+    for label, time in times.items():
+        assert [time in line for line in shown.splitlines() if label in line] == [True], label
+    page = (folders[0] / "report.html").read_text("utf-8")
+    assert all(f'<th scope="row">{label}</th>' in page for label in times)
+
+
+@pytest.mark.parametrize("width", [40, 50, 60, 72, 80, 120])
+def test_a_narrow_terminal_keeps_names_and_success(
+    command: Command,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    width: int,
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    command(["evaluate", *ENV, "--agent", "oracle,random", "--out", str(tmp_path / "run")])
+    shown = capsys.readouterr().out
+    row = next(line for line in shown.splitlines() if line.strip().startswith("oracle"))
+    assert "Counting-v0" in row and "100.0 (30/30)" in row
+    assert all(len(line.rstrip()) <= width for line in shown.splitlines() if "report:" not in line)
+    assert ("left out in this width: time" in shown) == (width < 80)
+    assert ("Wilson 95 %" in row + shown.partition("left out")[0]) == (width >= 60)
+
+
+def test_names_and_messages_are_shown_as_they_are(
+    command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def made(env: object, seed: int) -> object:
+        raise ImportError("pip install agentgym-suite[lucene] :smile: [/red]")
+
+    agent = AgentSpec("a[red]b", made)  # type: ignore[arg-type]
+    evaluation.run(ad_hoc_suite("Counting-v0", episodes=2), agent, out=tmp_path)
+    assert command(["report", str(tmp_path)]) == 0
+    shown, remarks = capsys.readouterr()
+    assert "a[red]b" in shown
+    assert (
+        "a[red]b: 2 episodes of Counting-v0 ended in agent_exception: ImportError: pip install "
+        "agentgym-suite[lucene] :smile: [/red]" in remarks
+    )
+
+
+OWN_AGENT = """
+from agentgym_suite import Reply, StepPrompt
+
+class Stops:
+    def __init__(self, env, seed):
+        assert seed > 0
+
+    def act(self, turn):
+        if turn.task.id == "count-4":
+            raise ValueError("my model died")
+        return Reply("stop[]")
+
+    def close(self):
+        pass
+
+class Reads(Stops):
+    prompt = StepPrompt("capo")
+"""
+
+
+def test_an_agent_of_one_s_own(
+    command: Command,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
+    Path("own_agents.py").write_text(OWN_AGENT)
+    arguments = ["evaluate", *ENV, "--agent", "own_agents:Stops,own_agents:Reads"]
+    assert command(arguments) == 0
+    shown, remarks = capsys.readouterr()
+    assert "own_agents:Stops" in shown and "0.0 (0/30)" in shown
+    assert "1 episode of Counting-v0 ended in agent_exception: ValueError: my model" in remarks
+    folder = Path("runs/Counting-v0-test-own_agents_Stops+own_agents_Reads")
+    config = json.loads((folder / "own_agents_Reads" / "run.json").read_bytes())["config"]
+    assert (config["prompt"]["template"], config["reply_format"]) == ("capo", "hermes")
+    assert config["agent"]["source"].startswith("sha256:")
+    with Path("own_agents.py").open("a") as module:
+        module.write("# another version\n")
+    assert command(arguments) == 2
+    assert "agent.source: " in capsys.readouterr().err
+
+
+def test_going_on_is_told(
+    command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["evaluate", *ENV, "--agent", "oracle", "--out", str(tmp_path)]
+    command(arguments)
+    assert "going on" not in capsys.readouterr().err
+    path = tmp_path / "episodes.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:13]))
+    command(arguments)
+    remarks = capsys.readouterr().err
+    assert "oracle: going on: 13 of 30 done" in remarks and "success 30/30" in remarks
+    command(arguments)
+    remarks = capsys.readouterr().err
+    assert "30 of 30 done, nothing is played again" in remarks and "success 30/30" in remarks
+
+
+def test_a_stopped_run_shows_what_is_finished(
+    command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["evaluate", *ENV, "--agent", "oracle", "--out", str(tmp_path)]
+    command(arguments)
+    path = tmp_path / "episodes.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:13]))
+    capsys.readouterr()
+    assert command(["report", str(tmp_path)]) == 1
+    assert "– (13/13 of 30)" in capsys.readouterr().out
+    for name in ("report.md", "report.html"):
+        assert "13/13 of 30" in (tmp_path / name).read_text("utf-8"), name
+
+
+def test_a_suite_s_primary_metric_orders_the_table(
+    command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = 'id = "tiny"\nversion = 1\n[[env]]\nid = "Counting-v0"\ntasks = ["count-1"]\n'
+    for primary, first in (("success", "oracle"), ("count", "adds")):
+        suite = tmp_path / "tiny.toml"
+        suite.write_text(f'{text}[metrics]\nprimary = "{primary}"\n')
+        opened = evaluation.open_suite(load_suite(suite), {}, allow_missing=False)
+        adds = AgentSpec("adds", lambda env, seed: Adds())
+        for agent in (adds, named_agent("oracle")):
+            evaluation.run(opened, agent, out=tmp_path / primary / agent.name)
+        assert command(["report", str(tmp_path / primary)]) == 0
+        shown = capsys.readouterr().out
+        assert min(("oracle", "adds"), key=shown.index) == first
+        assert ("best count first" in shown) == (primary == "count")
+
+
+class Adds:
+    """Counts on and never stops."""
+
+    def act(self, turn: Turn) -> Reply:
+        return Reply("add[1]")
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
 OPTIONS = (
     "--suite --env --data --tasks --split --set --agent --out --concurrency --trials "
     "--max-retries --timeout --episodes --allow-missing --resume --json"
@@ -135,6 +316,9 @@ def test_every_option_is_documented(command: Command, capsys: pytest.CaptureFixt
     assert ended.value.code == 0
     text = capsys.readouterr().out
     assert not [option for option in OPTIONS.split() if option not in text]
+    words = " ".join(text.split())
+    for shown in ("strict=false", "MODULE:CLASS", "train, eval or test"):
+        assert shown in words
 
 
 def test_the_harness_needs_nothing_heavy() -> None:

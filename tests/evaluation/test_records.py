@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import math
-from importlib.resources import files
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from agentgym_suite.evaluation.records import (
     episode_record,
     json_line,
 )
-from agentgym_suite.evaluation.schema import json_schema
+from agentgym_suite.evaluation.schema import json_schema, published_schemas
 from agentgym_suite.prompts import Message
 
 KEY = RecordKey("tiny", 1, "Counting-v0", "count-0", 0)
@@ -40,6 +39,8 @@ def step(text: str = "x", reward: float = 0.0) -> Step:
         truncated=False,
         admissible=("a", "b"),
         state_hash="00",
+        dropped_steps=2,
+        cut_characters=7,
         timings=Timings(0.5, math.inf),
     )
 
@@ -73,8 +74,9 @@ def stored(value: Episode) -> dict[str, Any]:
 
 
 def test_the_published_schema_is_the_dataclasses() -> None:
-    text = files("agentgym_suite.evaluation").joinpath("episode.schema.json").read_text("utf-8")
-    assert json.loads(text) == json_schema(EpisodeRecord, "agentgym_suite episode record")
+    assert {path.name for path in published_schemas()} == {"episode.schema.json"}
+    for path, text in published_schemas().items():
+        assert path.read_text("utf-8") == text, "run `make docs`"
 
 
 def test_records_satisfy_the_schema() -> None:
@@ -90,6 +92,7 @@ def test_a_record_keeps_the_environment_s_own_reward() -> None:
     assert record["steps"][0]["reward"] == 0.75
     assert record["steps"][0]["tokens"] == {"prompt": 3, "completion": 2, "cached": 1}
     assert record["steps"][0]["admissible_n"] == 2
+    assert (record["steps"][0]["dropped_steps"], record["steps"][0]["cut_characters"]) == (2, 7)
     assert record["key"]["env_id"] == "Counting-v0"
     assert record["final_obs"] == "x"
 

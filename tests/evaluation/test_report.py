@@ -13,17 +13,12 @@ import pytest
 from agentgym_suite import evaluation
 from agentgym_suite.episodes import Reply, Turn
 from agentgym_suite.errors import RunError
-from agentgym_suite.evaluation.report import (
-    find_runs,
-    html_report,
-    load_runs,
-    markdown_report,
-    write_report,
-)
+from agentgym_suite.evaluation.open_suites import OpenSuite, ad_hoc_suite
+from agentgym_suite.evaluation.report import html_report, markdown_report, write_report
+from agentgym_suite.evaluation.scored_runs import find_runs, load_runs
 from agentgym_suite.evaluation.settings import AgentSpec, named_agent
 from agentgym_suite.evaluation.tables import number, percent, span
 from agentgym_suite.evaluation.viewer import viewer_data
-from agentgym_suite.evaluation.worlds import OpenSuite, ad_hoc_suite
 
 pytestmark = pytest.mark.usefixtures("counting_env")
 ENV = "Counting-v0"
@@ -125,7 +120,7 @@ def test_incomplete_runs_show_bounds_and_no_estimate(tmp_path: Path) -> None:
     page = page_of(play(tmp_path, "oracle", suite=broken))
     assert "96.7 – 100.0" in page and "incomplete: bounds, 29 of 30 episodes" in page
     assert "env_exception" in page
-    assert "| oracle | – | 29/30 | 96.7 – 100.0 | – |" in markdown_report(
+    assert "| oracle | – | 29/29 of 30 | 96.7 – 100.0 | – |" in markdown_report(
         load_runs(find_runs(tmp_path))
     )
 

@@ -5,6 +5,7 @@ import gzip
 import json
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +13,23 @@ import pytest
 
 from agentgym_suite.episodes import Episode
 from agentgym_suite.errors import DiskFull, RunError
+from agentgym_suite.evaluation.appending import append_whole
+from agentgym_suite.evaluation.episode_keys import EpisodeKey
 from agentgym_suite.evaluation.long_texts import LONG_BYTES, LongTexts
-from agentgym_suite.evaluation.records import EpisodeKey, TextReference
+from agentgym_suite.evaluation.records import TextReference
 from agentgym_suite.evaluation.run_directory import (
     ATTEMPTS,
     EPISODES,
     OBSERVATIONS,
     RUN,
     RunDirectory,
-    differing_keys,
     read_records,
 )
 
 HEADER: dict[str, Any] = {
     "schema_version": 1,
-    "suite": {"id": "tiny", "version": 1},
+    "suite": {"id": "tiny", "version": 1, "content": {"env": []}},
+    "options": {"data": {}},
     "policy_version": None,
     "config": {"agent": {"name": "oracle"}, "version": "1"},
 }
@@ -58,7 +61,7 @@ def tasks_in(folder: Path) -> list[str]:
 def test_finished_episodes_are_remembered(tmp_path: Path) -> None:
     write(tmp_path / "run", "a", "b")
     with open_run(tmp_path / "run") as run:
-        assert run.finished == {key("a"), key("b")}
+        assert set(run.finished) == {key("a"), key("b")}
 
 
 @pytest.mark.parametrize("cut", [1, 2, 30])
@@ -68,7 +71,7 @@ def test_a_torn_last_line_is_cut_off(tmp_path: Path, cut: int) -> None:
     path.write_bytes(path.read_bytes()[:-cut])
     assert tasks_in(tmp_path) == ["a"]
     with open_run(tmp_path) as run:
-        assert run.finished == {key("a")}
+        assert set(run.finished) == {key("a")}
         run.finish(key("b"), episode("b"))
     assert tasks_in(tmp_path) == ["a", "b"]
     assert path.read_bytes().endswith(b"}\n")
@@ -79,7 +82,7 @@ def test_a_last_line_of_zeros_is_cut_off(tmp_path: Path) -> None:
     with (tmp_path / EPISODES).open("ab") as stream:
         stream.write(b"\0" * 50 + b"\n")
     with open_run(tmp_path) as run:
-        assert run.finished == {key("a")}
+        assert set(run.finished) == {key("a")}
 
 
 def test_damage_in_the_middle_is_named(tmp_path: Path) -> None:
@@ -101,7 +104,7 @@ def test_a_repeated_episode_is_named(tmp_path: Path) -> None:
 
 def test_another_configuration_is_refused_with_its_keys(tmp_path: Path) -> None:
     write(tmp_path, "a")
-    with pytest.raises(RunError, match=r'version: "1", now "2"') as raised:
+    with pytest.raises(RunError, match=r"version: 1 -> 2") as raised:
         open_run(tmp_path, version="2").__enter__()
     assert "agent" not in str(raised.value)
     assert tasks_in(tmp_path) == ["a"]
@@ -157,18 +160,8 @@ def test_a_full_disk_leaves_what_was_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path, "a")
-    real_write = os.write
-
-    def comes_short(descriptor: int, data: bytes) -> int:
-        return real_write(descriptor, data[:100])
-
-    def fails(descriptor: int, data: bytes) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     with open_run(tmp_path) as run:
-        # As a disk does that fills up: one write comes short, the next one fails.
-        writes = iter([comes_short, fails])
-        monkeypatch.setattr(os, "write", lambda d, data: next(writes)(d, data))
+        monkeypatch.setattr(os, "write", _FillingDisk(os.write))
         with pytest.raises(DiskFull, match="no space left"):
             run.finish(key("b"), episode("b"))
     monkeypatch.undo()
@@ -193,13 +186,6 @@ def test_attempts_are_counted(tmp_path: Path) -> None:
     assert len(list(read_records(tmp_path / ATTEMPTS))) == 2
 
 
-def test_differing_keys_are_dotted() -> None:
-    old = {"a": {"b": 1, "c": [1]}, "d": None}
-    assert differing_keys(old, old) == []
-    assert differing_keys(old, {"a": {"b": 2, "c": [1]}}) == ["a.b: 1, now 2"]
-    assert differing_keys({}, {"x": "y"}) == ['x: null, now "y"']
-
-
 def test_long_texts_are_kept_apart(tmp_path: Path) -> None:
     texts = LongTexts(tmp_path / OBSERVATIONS)
     assert texts.keep("é" * (LONG_BYTES // 2)) is None
@@ -209,6 +195,59 @@ def test_long_texts_are_kept_apart(tmp_path: Path) -> None:
     assert [texts.read(r) for r in references if r] == [first, second]
     lines = gzip.decompress((tmp_path / OBSERVATIONS).read_bytes()).splitlines()
     assert [json.loads(line)["text"] for line in lines] == [first, second]
+
+
+def test_a_full_disk_leaves_no_half_of_a_long_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = LongTexts(tmp_path / OBSERVATIONS)
+    first = texts.keep("a" * 70_000)
+    monkeypatch.setattr(os, "write", _FillingDisk(os.write))
+    with pytest.raises(OSError, match="No space left"):
+        texts.keep(os.urandom(40_000).hex())
+    monkeypatch.undo()
+    later = texts.keep("b" * 70_000)
+    lines = gzip.decompress((tmp_path / OBSERVATIONS).read_bytes()).splitlines()
+    assert [json.loads(line)["text"][0] for line in lines] == ["a", "b"]
+    texts.cut_torn_end()
+    assert first and later and texts.read(later) == "b" * 70_000
+
+
+class _FillingDisk:
+    """One write comes short, the next one fails."""
+
+    def __init__(self, real_write: Callable[[int, Any], int]) -> None:
+        self._real_write = real_write
+        self._writes = 0
+
+    def __call__(self, descriptor: int, data: Any) -> int:
+        self._writes += 1
+        if self._writes > 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return self._real_write(descriptor, data[:100])
+
+
+@pytest.mark.parametrize("size", [0, 1, 100_000])
+def test_appending_tells_where(tmp_path: Path, size: int) -> None:
+    descriptor = os.open(tmp_path / "file", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    try:
+        assert append_whole(descriptor, b"x" * size) == 0
+        assert append_whole(descriptor, b"yy") == size
+    finally:
+        os.close(descriptor)
+    assert (tmp_path / "file").read_bytes() == b"x" * size + b"yy"
+
+
+def test_writes_that_come_in_parts_are_put_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real_write = os.write
+    descriptor = os.open(tmp_path / "file", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    monkeypatch.setattr(os, "write", lambda d, data: real_write(d, data[:7]))
+    append_whole(descriptor, b"0123456789" * 3)
+    monkeypatch.undo()
+    os.close(descriptor)
+    assert (tmp_path / "file").read_bytes() == b"0123456789" * 3
 
 
 @pytest.mark.parametrize("cut", [1, 10, 100])

@@ -2,8 +2,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
+import shutil
+import signal
+import subprocess
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +17,13 @@ import pytest
 from agentgym_suite import evaluation
 from agentgym_suite.episodes import Reply, Turn
 from agentgym_suite.errors import RunError, UsageError
-from agentgym_suite.evaluation.records import EpisodeKey
+from agentgym_suite.evaluation.episode_keys import EpisodeKey
+from agentgym_suite.evaluation.machine import git_state, package_folder
+from agentgym_suite.evaluation.open_suites import OpenSuite, ad_hoc_suite
 from agentgym_suite.evaluation.run_directory import ATTEMPTS, EPISODES, RESULTS, read_records
-from agentgym_suite.evaluation.settings import AgentSpec, RunOptions, Standing
+from agentgym_suite.evaluation.settings import AgentSpec, RunOptions, RunProgress
 from agentgym_suite.evaluation.suites import episode_seed
-from agentgym_suite.evaluation.worlds import OpenSuite, ad_hoc_suite
+from agentgym_suite.prompts import StepPrompt
 
 ENV = "Counting-v0"
 pytestmark = pytest.mark.usefixtures("counting_env")
@@ -99,7 +106,7 @@ def test_a_finished_run_is_not_played_again(tmp_path: Path) -> None:
 
 def test_another_agent_is_refused(tmp_path: Path) -> None:
     evaluation.run(suite(), "oracle", out=tmp_path)
-    with pytest.raises(RunError, match=r'agent\.name: "oracle", now "random"'):
+    with pytest.raises(RunError, match=r"\(agent\.name: oracle -> random\)"):
         evaluation.run(suite(), "random", out=tmp_path)
 
 
@@ -122,6 +129,124 @@ def test_a_broken_agent_counts_as_zero(tmp_path: Path) -> None:
     assert record["failure"]["kind"] == "agent_exception"
     assert "no idea" in record["failure"]["message"]
     assert not (tmp_path / ATTEMPTS).exists()
+
+
+def test_a_broken_agent_is_told_where_the_caller_looks(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def dies(turn: Turn) -> Reply:
+        if turn.task.id in ("count-0", "count-3"):
+            raise ValueError("my model died")
+        return Reply("stop[]")
+
+    results = evaluation.run(suite(), agent(dies, "mine"), out=tmp_path)
+    sentence = "mine: 2 episodes of Counting-v0 ended in agent_exception: ValueError: my model died"
+    (told,) = caplog.messages
+    message = results.envs[ENV].failures[0].message
+    assert told.startswith(sentence) and told.endswith(message)
+    report = (tmp_path / "report.md").read_text("utf-8")
+    assert "complete; a failure ended 2 episodes |" in report
+    assert f"| 2 | 2 | {message} |" in report
+
+
+def test_the_most_frequent_message_stands_for_its_kind(tmp_path: Path) -> None:
+    def dies(turn: Turn) -> Reply:
+        raise ValueError("rare" if turn.task.id == "count-0" else "often\nin agent.py, line 7")
+
+    results = evaluation.run(suite(), agent(dies), out=tmp_path)
+    assert results.envs[ENV].failures[0].message == "ValueError: often"
+
+
+def test_a_context_that_overflows_is_the_model_s_failure(tmp_path: Path) -> None:
+    small = AgentSpec(
+        "small",
+        lambda env, seed: Agent(lambda turn: Reply("stop[]")),
+        prompt=StepPrompt("compact", token_budget=1),
+    )
+    results = evaluation.run(suite(tasks=["count-0"]), small, out=tmp_path)
+    record = records(tmp_path)["count-0", 0]
+    assert (record["outcome"], record["score"]) == ("truncated_context", 0.0)
+    assert (record["failure"]["kind"], results.status) == ("context_overflow", "complete")
+
+
+def test_what_the_prompt_left_out_is_recorded(tmp_path: Path) -> None:
+    small = AgentSpec(
+        "small",
+        lambda env, seed: Agent(lambda turn: Reply("add[1]")),
+        prompt=StepPrompt("compact", history_length=-1, token_budget=12),
+    )
+    evaluation.run(suite(tasks=["count-4"], long=100), small, out=tmp_path)
+    steps = records(tmp_path)["count-4", 0]["steps"]
+    assert steps[0]["cut_characters"] > 0
+    assert [step["dropped_steps"] for step in steps[:3]] == [0, 1, 2]
+
+
+def test_a_suite_chooses_the_prompt_of_agents_that_take_messages(tmp_path: Path) -> None:
+    seen: list[tuple[str, ...]] = []
+
+    def act(turn: Turn) -> Reply:
+        seen.append(tuple(message.role for message in turn.messages))
+        return Reply("<think>!</think><action>stop[]</action>" if turn.messages else "stop[]")
+
+    opened = suite(tasks=["count-0"])
+    opened = replace(opened, suite=replace(opened.suite, prompt_format="verl_agent"))
+    model = AgentSpec("model", lambda env, seed: Agent(act), prompt=StepPrompt("capo"))
+    evaluation.run(opened, model, out=tmp_path / "model")
+    config = json.loads((tmp_path / "model" / "run.json").read_bytes())["config"]
+    assert (config["prompt"]["template"], config["reply_format"]) == ("verl_agent", "verl_agent")
+    step = records(tmp_path / "model")["count-0", 0]["steps"][0]
+    assert (step["parsed_action"], step["action_valid"]) == ("stop[]", True)
+    evaluation.run(opened, agent(act, "plain"), out=tmp_path / "plain")
+    assert seen == [("user",), ()]
+
+
+def test_the_caller_s_signal_handlers_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def mine(number: int, frame: object) -> None:
+        raise AssertionError("nobody sends a signal here")
+
+    def absent(*args: object) -> None:
+        raise NotImplementedError  # as on Windows
+
+    monkeypatch.setattr(asyncio.unix_events.SelectorEventLoop, "add_signal_handler", absent)
+    before = {number: signal.signal(number, mine) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        evaluation.run(suite(), "oracle", out=tmp_path)
+        assert {signal.getsignal(number) for number in before} == {mine}
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def test_the_commit_is_the_suite_s_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed")
+    identity = ["-c", "user.name=n", "-c", "user.email=e@example.org"]
+    for command in (["init", "-q"], [*identity, "commit", "-q", "--allow-empty", "-m", "m"]):
+        subprocess.run(["git", "-C", str(tmp_path), *command], check=True)
+    own = git_state(package_folder())
+    monkeypatch.chdir(tmp_path)
+    evaluation.run(suite(tasks=["count-0"]), "oracle", out=tmp_path / "run")
+    assert json.loads((tmp_path / "run" / "run.json").read_bytes())["git"] == own
+    installed = tmp_path / "site-packages"  # in a virtual environment that git does not track
+    installed.mkdir()
+    assert git_state(installed) == {"commit": None, "dirty": None}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"concurrency": 0},
+        {"max_retries": -1},
+        {"episode_timeout_s": 0.0},
+        {"episode_timeout_s": math.nan},
+        {"episode_timeout_s": math.inf},
+    ],
+)
+def test_options_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=next(iter(wrong))):
+        RunOptions(**wrong)
 
 
 def test_a_lost_connection_is_tried_again_with_the_same_seed(tmp_path: Path) -> None:
@@ -240,12 +365,40 @@ def test_trials_are_clustered_by_task(tmp_path: Path) -> None:
     assert success.estimate == results.envs[ENV].successes / 24
 
 
-def test_the_standing_is_told(tmp_path: Path) -> None:
-    told: list[Standing] = []
-    evaluation.run(suite(), "oracle", out=tmp_path, on_standing=told.append)
-    assert [standing.done for standing in told] == list(range(31))
+def test_the_progress_is_told(tmp_path: Path) -> None:
+    told: list[RunProgress] = []
+    evaluation.run(suite(), "oracle", out=tmp_path, on_progress=told.append)
+    assert [progress.done for progress in told] == list(range(31))
     last = told[-1]
     assert (last.planned, last.score, last.successes, last.left_s) == (30, 1.0, 30, 0.0)
+
+
+def test_the_progress_of_a_resumed_run_counts_all_of_it(tmp_path: Path) -> None:
+    lost = {"count-7", "count-8"}
+
+    def act(turn: Turn) -> Reply:
+        if turn.task.id in lost:
+            raise ConnectionError("gone")
+        return Reply("add[1]" if turn.step_index == 0 else "stop[]")
+
+    once = RunOptions(max_retries=0)
+    evaluation.run(suite(), agent(act), out=tmp_path, options=once)
+    lost.clear()
+    told: list[RunProgress] = []
+    evaluation.run(suite(), agent(act), out=tmp_path, options=once, on_progress=told.append)
+    first, last = told[0], told[-1]
+    assert (first.resumed, first.done, first.successes, first.left_s) == (28, 28, 6, None)
+    assert (last.resumed, last.done, last.successes) == (28, 30, 6)
+    told.clear()
+    evaluation.run(suite(), agent(act), out=tmp_path, on_progress=told.append)
+    assert [(p.resumed, p.done, p.successes) for p in told] == [(30, 30, 6)]
+    assert told[0].score == pytest.approx(6 / 30 + 0.5 * _unsolved_share() / 30)
+
+
+def _unsolved_share() -> float:
+    """One addition out of ``target`` in the tasks that more than one addition solves."""
+    targets = [i % 5 + 1 for i in range(30)]
+    return sum(1 / target for target in targets if target > 1)
 
 
 def test_an_unknown_agent_or_policy_is_a_usage_error(tmp_path: Path) -> None:

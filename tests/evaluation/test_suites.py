@@ -49,6 +49,13 @@ def test_a_suite_says_what_it_is() -> None:
     assert suite.departures == ()
 
 
+def test_a_suite_names_prompt_and_order() -> None:
+    more = '[prompt]\nformat = "capo"\n[metrics]\nprimary = "score"\n'
+    suite = parse_suite(TOML + more, source="the test")
+    assert (suite.prompt_format, suite.primary) == ("capo", "score")
+    assert suite.digest != parse_suite(TOML, source="the test").digest
+
+
 def test_the_digest_follows_content_not_layout() -> None:
     suite = parse_suite(TOML, source="a")
     spread = TOML.replace('["count-0", "count-1"]', '[\n "count-0",\n "count-1" ] # same')
@@ -79,6 +86,12 @@ def test_a_task_list_file_equals_its_ids(tmp_path: Path) -> None:
         ('tasks = ["count-0", "count-1"]', 'task_list = "none.txt"', "none.txt"),
         ("[[env]]", "[env]", "env"),
         ("id =", "id", "TOML"),
+        ("[[env]]", "[decoding]\ntemperature = 0.0\n[[env]]", "decoding"),
+        ("[[env]]", '[prompt]\nformat = "sonnet"\n[[env]]', "sonnet.*compact"),
+        ("[[env]]", '[prompt]\nformt = "capo"\n[[env]]', r"\[prompt\].*formt.*format"),
+        ("[[env]]", '[metrics]\nprimery = "score"\n[[env]]', r"\[metrics\].*primery.*primary"),
+        ("[[env]]", "[metrics]\nprimary = 1\n[[env]]", r"\[metrics\] has primary = 1"),
+        ("max_steps = 5", "expected = { task = 2 }", "expected.*task.*families"),
     ],
 )
 def test_a_wrong_suite_is_one_sentence(old: str, new: str, message: str) -> None:

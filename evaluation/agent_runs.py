@@ -7,16 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentgym_suite.errors import UsageError
-from agentgym_suite.evaluation.report import ScoredRun, ranked, write_report
-from agentgym_suite.evaluation.run_directory import read_run
+from agentgym_suite.errors import RunError, UsageError
+from agentgym_suite.evaluation.open_suites import OpenSuite
+from agentgym_suite.evaluation.report import write_report
+from agentgym_suite.evaluation.run_directory import RUN, holds_records, read_run
 from agentgym_suite.evaluation.runner import run_suite
-from agentgym_suite.evaluation.settings import AgentSpec, OnStanding, RunOptions, Stop
-from agentgym_suite.evaluation.worlds import OpenSuite
+from agentgym_suite.evaluation.scored_runs import ScoredRun, ranked
+from agentgym_suite.evaluation.settings import AgentSpec, OnProgress, RunOptions, Stop
 
 
 @dataclass(frozen=True, slots=True)
-class Contest:
+class AgentRuns:
     """What became of it.
 
     Attributes:
@@ -30,14 +31,14 @@ class Contest:
     complete: bool
 
 
-def run_contest(
+def run_agents(
     opened: OpenSuite,
     agents: Sequence[AgentSpec],
     out: Path,
     *,
     options: RunOptions | None = None,
-    on_standing: OnStanding | None = None,
-) -> Contest:
+    on_progress: OnProgress | None = None,
+) -> AgentRuns:
     """Run each agent and write the reports.
 
     One agent's run lies in ``out`` itself; the runs of several lie in folders of their names,
@@ -45,25 +46,26 @@ def run_contest(
 
     Raises:
         UsageError: no agent, or the same one twice.
-        RunError: a directory cannot be used.
+        RunError: a directory cannot be used, or holds runs of the other layout.
     """
     folders = run_folders(out, [agent.name for agent in agents])
+    _refuse_mixture(out, folders)
     stop = Stop()
     done = []
     for agent, folder in zip(agents, folders, strict=True):
         if stop.requested:
             break
         results = run_suite(
-            opened, agent, folder, options=options, on_standing=on_standing, stop=stop
+            opened, agent, folder, options=options, on_progress=on_progress, stop=stop
         )
         run = ScoredRun(folder, read_run(folder), results)
         if folder != out:
-            write_report(folder, [run])
+            write_report(folder, ranked([run]))
         done.append(run)
     runs = ranked(done)
     report = write_report(out, runs)
     complete = len(runs) == len(agents) and all(r.results.status == "complete" for r in runs)
-    return Contest(tuple(runs), report, complete)
+    return AgentRuns(tuple(runs), report, complete)
 
 
 def run_folders(out: Path, agents: Sequence[str]) -> list[Path]:
@@ -76,7 +78,28 @@ def run_folders(out: Path, agents: Sequence[str]) -> list[Path]:
         raise UsageError("no agent is given; name at least one")
     if len(agents) == 1:
         return [out]
-    folders = [out / re.sub(r"[^\w.@+-]", "_", agent) for agent in agents]
+    folders = [out / folder_name(agent) for agent in agents]
     if len(set(folders)) < len(folders):
         raise UsageError(f"the agents {', '.join(agents)} are not distinct; name each once")
     return folders
+
+
+def folder_name(agent: str) -> str:
+    """An agent's name as the name of a folder, on any system."""
+    return re.sub(r"[^\w.@+-]", "_", agent)
+
+
+def _refuse_mixture(out: Path, folders: Sequence[Path]) -> None:
+    """One folder holds the run of one agent, or the runs of several: never both."""
+    if folders != [out] and holds_records(out):
+        raise RunError(
+            f"{out} holds the run of one agent, {read_run(out)['agent']}; choose another directory "
+            "for several agents"
+        )
+    inner = [path.parent for path in sorted(out.glob(f"*/{RUN}")) if holds_records(path.parent)]
+    if folders == [out] and inner:
+        names = ", ".join(path.name for path in inner)
+        raise RunError(
+            f"{out} holds runs in folders of their own ({names}); choose another directory, or "
+            "name several agents to go on with theirs"
+        )

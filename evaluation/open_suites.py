@@ -6,7 +6,11 @@ its store and its index.
 
 from __future__ import annotations
 
+import contextlib
+import difflib
+import inspect
 import json
+import re
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -20,9 +24,11 @@ from agentgym_suite.errors import MissingExtra, UnknownTask, UsageError
 from agentgym_suite.evaluation.suites import EnvEntry, Suite, check_entry, shown_ids
 from agentgym_suite.tasks import TaskSet
 
+_UNEXPECTED = re.compile(r"unexpected keyword argument '(\w+)'")
+
 
 @dataclass(frozen=True, slots=True)
-class World:
+class OpenEnvironment:
     """An opened environment.
 
     Attributes:
@@ -30,6 +36,7 @@ class World:
         data: path of its official files; None for the embedded world.
         tasks: every task of its data.
         provenance: what identifies data, indexes and numbers behind it.
+        metrics: names of its metrics.
         setup_s: seconds of its first make and reset, one-off builds included.
     """
 
@@ -37,6 +44,7 @@ class World:
     data: str | None
     tasks: TaskSet
     provenance: Mapping[str, Any]
+    metrics: tuple[str, ...]
     setup_s: float
 
     def make(self) -> gym.Env[str, str]:
@@ -57,11 +65,46 @@ def make_env(entry: EnvEntry, data: str | None) -> gym.Env[str, str]:
         kwargs["split"] = entry.split
     if data is not None:
         kwargs["data"] = data
-    # The checker is for authors of environments; it would check every episode's first step.
-    return gym.make(entry.id, max_episode_steps=entry.max_steps, disable_env_checker=True, **kwargs)
+    try:
+        # The checker is for authors of environments; it would check every episode's first step.
+        return gym.make(
+            entry.id, max_episode_steps=entry.max_steps, disable_env_checker=True, **kwargs
+        )
+    except TypeError as error:
+        if not kwargs:
+            raise  # nothing that the caller gave: a fault of the environment
+        raise UsageError(_wrong_argument(entry.id, kwargs, error)) from error
 
 
-def open_world(entry: EnvEntry, data: str | None) -> World:
+def _wrong_argument(env_id: str, kwargs: Mapping[str, Any], error: TypeError) -> str:
+    """A sentence about arguments that an environment refuses, with the nearest legal one."""
+    unknown = _UNEXPECTED.search(str(error))
+    if unknown is None:
+        given = ", ".join(f"{name}={value!r}" for name, value in kwargs.items())
+        return f"{env_id} cannot be made with {given}: {error}"
+    name = unknown[1]
+    legal = _legal_arguments(env_id)
+    nearest = difflib.get_close_matches(name, legal, n=1)
+    advice = f"did you mean {nearest[0]!r}?" if nearest else f"use {', '.join(sorted(legal))}"
+    return f"{env_id} has no argument {name!r}; {advice}"
+
+
+def _legal_arguments(env_id: str) -> set[str]:
+    """The keyword arguments of an environment's class and of those it passes the rest to."""
+    names = set()
+    with contextlib.closing(gym.make(env_id, disable_env_checker=True)) as env:
+        for cls in type(env.unwrapped).__mro__:
+            constructor = cls.__dict__.get("__init__")
+            if constructor is None:
+                continue
+            parameters = list(inspect.signature(constructor).parameters.values())[1:]
+            names |= {p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
+            if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+                break
+    return names
+
+
+def open_environment(entry: EnvEntry, data: str | None) -> OpenEnvironment:
     """Make and reset the environment once, so that everything it needs is built."""
     started = time.perf_counter()
     env = make_env(entry, data)
@@ -69,10 +112,11 @@ def open_world(entry: EnvEntry, data: str | None) -> World:
         tasks: TaskSet = env.unwrapped.tasks  # type: ignore[attr-defined]
         options = {"task_id": tasks.ids[0]} if len(tasks) else {}
         _, info = env.reset(seed=0, options=options)
-        provenance = json.loads(info["provenance"])
+        provenance, metrics = json.loads(info["provenance"]), tuple(info["metrics"])
     finally:
         env.close()
-    return World(entry, data, tasks, provenance, time.perf_counter() - started)
+    setup_s = time.perf_counter() - started
+    return OpenEnvironment(entry, data, tasks, provenance, metrics, setup_s)
 
 
 def open_suite(suite: Suite, data: Mapping[str, str], *, allow_missing: bool) -> OpenSuite:
@@ -93,23 +137,24 @@ def open_suite(suite: Suite, data: Mapping[str, str], *, allow_missing: bool) ->
     if stray:
         names = ", ".join(entry.id for entry in suite.envs)
         raise UsageError(f"data is given for {stray[0]!r}; suite {suite.id} has {names}")
-    worlds, absent = [], []
+    environments, absent = [], []
     for entry in suite.envs:
         if entry.id not in gym.registry:
             absent.append(f"{entry.id} is not installed")
             continue
         try:
-            worlds.append(open_world(entry, data.get(entry.id)))
+            environments.append(open_environment(entry, data.get(entry.id)))
         except MissingExtra as error:
             absent.append(f"{entry.id} is not installed: {error}")
-    if not worlds:
+    if not environments:
         raise UsageError(f"suite {suite.id} cannot be played: {'; '.join(absent)}")
     checked, departures = [], absent
-    for world in worlds:
-        entry, faults = _fit(world.entry, world.tasks, suite.id, allow_missing)
-        checked.append(replace(world, entry=entry))
+    for environment in environments:
+        _check_primary(suite, environment)
+        entry, faults = _fit(environment.entry, environment.tasks, suite.id, allow_missing)
+        checked.append(replace(environment, entry=entry))
         departures += faults
-    entries = tuple(world.entry for world in checked)
+    entries = tuple(environment.entry for environment in checked)
     played = replace(suite, envs=entries, departures=(*suite.departures, *departures))
     return OpenSuite(played, suite.digest, tuple(checked))
 
@@ -121,17 +166,17 @@ class OpenSuite:
     Attributes:
         suite: with missing tasks and environments left out and named in its departures.
         digest: digest of the suite as it was given.
-        worlds: its environments, opened.
+        environments: its environments, opened.
     """
 
     suite: Suite
     digest: str
-    worlds: tuple[World, ...]
+    environments: tuple[OpenEnvironment, ...]
 
     @property
     def setup_s(self) -> dict[str, float]:
         """Seconds that opening took, by environment."""
-        return {world.entry.id: world.setup_s for world in self.worlds}
+        return {environment.entry.id: environment.setup_s for environment in self.environments}
 
 
 def ad_hoc_suite(
@@ -161,13 +206,13 @@ def ad_hoc_suite(
         UsageError: an unknown environment, split or task, or an empty split.
     """
     entry = EnvEntry(env_id, (), split, trials, max_steps, dict(kwargs or {}))
-    world = open_world(entry, data)
+    environment = open_environment(entry, data)
     if tasks:
-        ids = [world.tasks.ids[world.tasks.resolve(task)] for task in tasks]
+        ids = [environment.tasks.ids[environment.tasks.resolve(task)] for task in tasks]
         label = split or "tasks"
     else:
         label = split or "test"
-        ids = [world.tasks.ids[position] for position in world.tasks.split(label)]
+        ids = [environment.tasks.ids[place] for place in environment.tasks.split(label)]
         entry = replace(entry, split=label)
     entry = replace(entry, tasks=tuple(ids[:episodes]))
     check_entry(entry, f"{env_id} ({label})")
@@ -178,7 +223,7 @@ def ad_hoc_suite(
         title=f"{env_id}, {label}" + (f", data {Path(data).name}" if data else ""),
         departures=("ad-hoc suite, none of the published ones",),
     )
-    return OpenSuite(suite, suite.digest, (replace(world, entry=entry),))
+    return OpenSuite(suite, suite.digest, (replace(environment, entry=entry),))
 
 
 def _fit(
@@ -204,6 +249,15 @@ def _fit(
     if not there:
         raise UsageError(f"suite {suite_id} has no task of {entry.id} in the data; give other data")
     return replace(entry, tasks=tuple(there)), faults
+
+
+def _check_primary(suite: Suite, environment: OpenEnvironment) -> None:
+    known = ("success", "score", *environment.metrics)
+    if suite.primary not in known:
+        raise UsageError(
+            f"suite {suite.id} is ordered by {suite.primary!r}, which {environment.entry.id} does "
+            f"not measure; use {', '.join(known)}"
+        )
 
 
 def _is_task(tasks: TaskSet, task_id: str) -> bool:

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from agentgym_suite.errors import UnknownSplit, UnknownTask, UsageError
+from agentgym_suite.evaluation.open_suites import ad_hoc_suite, open_suite
 from agentgym_suite.evaluation.suites import EnvEntry, Suite
-from agentgym_suite.evaluation.worlds import ad_hoc_suite, open_suite
 
 ENV = "Counting-v0"
 pytestmark = pytest.mark.usefixtures("counting_env")
@@ -22,7 +22,7 @@ def test_a_fitting_suite_opens() -> None:
     assert opened.suite.departures == ()
     assert opened.digest == opened.suite.digest
     assert opened.setup_s[ENV] >= 0
-    assert opened.worlds[0].make().unwrapped.spec is not None
+    assert opened.environments[0].make().unwrapped.spec is not None
 
 
 def test_missing_tasks_are_listed_by_id() -> None:
@@ -38,7 +38,7 @@ def test_numbers_are_no_task_ids_of_a_suite() -> None:
 def test_what_is_there_can_be_played_but_not_ranked() -> None:
     given = suite("count-60", "count-1")
     opened = open_suite(given, {}, allow_missing=True)
-    assert opened.worlds[0].entry.tasks == opened.suite.envs[0].tasks == ("count-1",)
+    assert opened.environments[0].entry.tasks == opened.suite.envs[0].tasks == ("count-1",)
     assert opened.digest == given.digest != opened.suite.digest
     assert "count-60" in opened.suite.departures[0]
 
@@ -59,11 +59,30 @@ def test_data_that_do_not_fit_are_refused(changes: dict[str, Any], message: str)
 def test_an_environment_that_is_not_installed_is_reported() -> None:
     both = replace(suite(), envs=(*suite().envs, EnvEntry("Nowhere-v0", ("a",))))
     opened = open_suite(both, {}, allow_missing=False)
-    assert [world.entry.id for world in opened.worlds] == [ENV]
+    assert [environment.entry.id for environment in opened.environments] == [ENV]
     assert opened.suite.departures == ("Nowhere-v0 is not installed",)
     alone = Suite("tiny", 1, (EnvEntry("Nowhere-v0", ("a",)),))
     with pytest.raises(UsageError, match="Nowhere-v0 is not installed"):
         open_suite(alone, {}, allow_missing=False)
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"hostil": True}, "Counting-v0 has no argument 'hostil'; did you mean 'hostile'"),
+        ({"zzz": 1}, "no argument 'zzz'; use .*hostile.*render_mode"),
+        ({"breaks": 3}, "cannot be made with breaks=3, split='test': .*not iterable"),
+    ],
+)
+def test_a_wrong_argument_is_one_sentence(kwargs: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        open_suite(suite(kwargs=kwargs, split="test"), {}, allow_missing=False)
+
+
+def test_the_primary_metric_is_one_that_is_measured() -> None:
+    open_suite(replace(suite(), primary="count"), {}, allow_missing=False)
+    with pytest.raises(UsageError, match=r"'f1', which Counting-v0 .* success, score, count"):
+        open_suite(replace(suite(), primary="f1"), {}, allow_missing=False)
 
 
 def test_data_for_a_stranger_are_refused() -> None:

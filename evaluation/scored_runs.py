@@ -1,0 +1,115 @@
+"""Runs with their results, as tables and reports take them: found, scored and ranked."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from agentgym_suite.errors import RunError
+from agentgym_suite.evaluation.results import EnvResults, RunResults
+from agentgym_suite.evaluation.run_directory import RUN, holds_records, read_run
+from agentgym_suite.evaluation.scoring import score_run
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredRun:
+    """A run as a report needs it.
+
+    Attributes:
+        folder: its directory.
+        header: what ``run.json`` says.
+        results: its results.
+        label: what tables call it: its agent, with the folder where that alone is ambiguous.
+    """
+
+    folder: Path
+    header: dict[str, Any]
+    results: RunResults
+    label: str = ""
+
+    @property
+    def agent(self) -> str:
+        """The agent's name."""
+        return self.results.run.agent
+
+    @property
+    def wall_s(self) -> float:
+        """Seconds of playing, over all the times that the run was gone on with."""
+        return float(self.header["wall_s"])
+
+
+def find_runs(folder: Path) -> list[Path]:
+    """The run directories that a path names: itself and those directly in it.
+
+    Raises:
+        RunError: there is none.
+    """
+    inner = sorted(path.parent for path in folder.glob(f"*/{RUN}"))
+    found = [folder, *inner] if (folder / RUN).is_file() else inner
+    # A header without records is what a refused command left, unless nothing else is there.
+    found = [path for path in found if holds_records(path)] or found
+    if not found:
+        raise RunError(f"{folder} holds no run; give a directory that `evaluate` wrote")
+    return found
+
+
+def load_runs(folders: Sequence[Path]) -> list[ScoredRun]:
+    """The runs, scored from their records, best first.
+
+    Raises:
+        RunError: a folder holds no run, or the runs are of different suites.
+    """
+    return ranked([ScoredRun(path, read_run(path), score_run(path)) for path in folders])
+
+
+def ranked(runs: Sequence[ScoredRun]) -> list[ScoredRun]:
+    """The runs of one suite, labelled, best first.
+
+    Raises:
+        RunError: the runs are of different suites.
+    """
+    suites = {run.results.suite.digest: run.results.suite for run in runs}
+    if len(suites) > 1:
+        names = ", ".join(sorted(f"{suite.id} v{suite.version}" for suite in suites.values()))
+        raise RunError(f"these runs are of different suites ({names}); report them apart")
+    return sorted(_labelled(runs), key=lambda run: place(run, run.results.envs.values()))
+
+
+def place(run: ScoredRun, envs: Iterable[EnvResults]) -> tuple[bool, float, float, float, str]:
+    """What orders runs, best first: the suite's primary metric, then success, score and name.
+
+    Args:
+        run: the run.
+        envs: its environments that count, each weighing the same; incomplete ones come last.
+    """
+    chosen = list(envs)
+    primary = _mean(env.primary(run.results.suite.primary).estimate for env in chosen)
+    success = _mean(env.success.estimate for env in chosen)
+    score = _mean(env.score.estimate for env in chosen)
+    return primary is None, -(primary or 0.0), -(success or 0.0), -(score or 0.0), run.label
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = list(values)
+    if not known or None in known:
+        return None
+    return math.fsum(value for value in known if value is not None) / len(known)
+
+
+def _labelled(runs: Sequence[ScoredRun]) -> list[ScoredRun]:
+    """Each run with the label that tells it from the others."""
+    counts = Counter(run.agent for run in runs)
+    if all(count == 1 for count in counts.values()):
+        return [replace(run, label=run.agent) for run in runs]
+    above = Path(os.path.commonpath([run.folder.absolute() for run in runs])).parent
+    return [
+        replace(run, label=f"{run.agent} ({run.folder.absolute().relative_to(above).as_posix()})")
+        if counts[run.agent] > 1
+        else replace(run, label=run.agent)
+        for run in runs
+    ]
