@@ -6,6 +6,7 @@ import argparse
 import importlib
 import sys
 from collections.abc import Sequence
+from functools import partial
 
 from agentgym_suite.errors import AgentGymSuiteError
 from agentgym_suite.versions import suite_version
@@ -29,11 +30,16 @@ def build_parser() -> argparse.ArgumentParser:
         description="Environments for language-model agents: play, serve, evaluate.",
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {suite_version()}")
-    parser.set_defaults(run=lambda args: parser.print_help() or 2)
+    parser.set_defaults(run=partial(_help, parser))
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for module in COMMAND_MODULES:
         importlib.import_module(module).register(commands)
     return parser
+
+
+def _help(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
+    parser.print_help()
+    return 2
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -7,11 +7,11 @@ Where things are:
     <home>/<environment>/<name>.partial/   what an unfinished or killed build has done so far
     <home>/downloads/<name>/          files as their publishers deliver them
 
-`<home>` is `AGENTGYM_SUITE_HOME`, else the platform's folder for user data.
+``<home>`` is ``AGENTGYM_SUITE_HOME``, else the platform's folder for user data.
 
-A finished folder holds a `manifest.json`, written last, that names its kind, its format
+A finished folder holds a ``manifest.json``, written last, that names its kind, its format
 version, the inputs that its contents are a function of, and the size and SHA-256 of every
-file. `publish` is the only writer: one at a time for a folder, in a `.partial` folder
+file. ``publish`` is the only writer: one at a time for a folder, in a ``.partial`` folder
 beside it, moved into place whole. A folder with a manifest is therefore complete, and is
 never changed afterwards; a build that was killed goes on where it stopped as long as its
 inputs are the same, and starts clean when they are not.
@@ -19,9 +19,9 @@ inputs are the same, and starts clean when they are not.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -40,8 +40,10 @@ from agentgym_suite.files import (
     digest_files,
     explain_full_disk,
     free_bytes,
+    json_digest,
     make_folder,
     only_writer,
+    partial_folder,
     sha256_file,
     sync_folder,
     write_atomic,
@@ -61,7 +63,9 @@ __all__ = [
     "data_home",
     "download_folder",
     "explain_full_disk",
+    "find_data",
     "free_bytes",
+    "json_digest",
     "load_manifest",
     "publish",
     "read_manifest",
@@ -73,12 +77,13 @@ __all__ = [
 
 MANIFEST_NAME = "manifest.json"
 _INPUTS_NAME = "inputs.json"
+_DATA_SET_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 
 
 def data_home() -> Path:
     """The folder under which everything is kept; read from the environment at every call.
 
-    `AGENTGYM_SUITE_HOME` when set and not empty, else the user's data folder as
+    ``AGENTGYM_SUITE_HOME`` when set and not empty, else the user's data folder as
     platformdirs gives it. The folder is not created here.
     """
     chosen = os.environ.get("AGENTGYM_SUITE_HOME")
@@ -88,13 +93,41 @@ def data_home() -> Path:
 
 
 def data_folder(environment: str, name: str) -> Path:
-    """Where the data set, store or world `name` of an environment's folder lives."""
+    """Where the data set, store or world ``name`` of an environment's folder lives."""
     return data_home() / environment / name
 
 
 def download_folder(name: str) -> Path:
-    """Where the files of the data set `name` lie as their publisher delivers them."""
+    """Where the files of the data set ``name`` lie as their publisher delivers them."""
     return data_home() / "downloads" / name
+
+
+def find_data(data: Path | str, environment: str) -> Path:
+    """The folder that a user's ``data`` means: a data set of the data home, else a path.
+
+    A data set is named as ``agentgym-suite data list`` names it, ``NAME`` or ``ENVIRONMENT/NAME``;
+    it goes before a folder of that name in the current directory, which is written ``./NAME``.
+
+    Args:
+        data: the name or the path, absolute or from the current directory.
+        environment: the folder of the data home in which a bare name is looked up.
+
+    Raises:
+        DataMissing: there is neither such a data set nor such a folder.
+    """
+    text = str(data)
+    if _DATA_SET_NAME.fullmatch(text):
+        for home in (data_home() / environment, data_home()):
+            if (home / text / MANIFEST_NAME).is_file():
+                return home / text
+    folder = Path(data).expanduser().absolute()
+    if text and folder.is_dir():
+        return folder
+    raise DataMissing(
+        f"data is {text!r}, neither a folder nor a data set that is here; `agentgym-suite data "
+        "list` shows what there is, `agentgym-suite data download NAME` fetches it, "
+        "`agentgym-suite data path NAME` says where it lies"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +135,7 @@ class Contents:
     """What a writer says about the folder it filled.
 
     Attributes:
-        counts: how many of each thing the folder holds, such as `{"products": 1000}`.
+        counts: how many of each thing the folder holds, such as ``{"products": 1000}``.
         notes: reports and labels worth keeping; not part of the digest.
     """
 
@@ -115,12 +148,12 @@ class Manifest:
     """What a finished folder is.
 
     Attributes:
-        kind: what is stored, such as `webshop-store`.
+        kind: what is stored, such as ``webshop-store``.
         version: the format version of that kind.
         inputs: everything the contents are a function of: source digests, options.
         counts: how many of each thing the folder holds.
         notes: reports and labels; not part of the digest.
-        files: every file by its path inside the folder, `/` between parts.
+        files: every file by its path inside the folder, ``/`` between parts.
         suite_version: the version of agentgym_suite that wrote it.
     """
 
@@ -134,10 +167,9 @@ class Manifest:
 
     @property
     def digest(self) -> str:
-        """`sha256:<hex>` over kind, version and the digests of the files."""
+        """``sha256:<hex>`` over kind, version and the digests of the files."""
         files = {name: entry.sha256 for name, entry in self.files.items()}
-        text = canonical_json({"kind": self.kind, "version": self.version, "files": files})
-        return "sha256:" + hashlib.sha256(text.encode("utf-8")).hexdigest()
+        return json_digest({"kind": self.kind, "version": self.version, "files": files})
 
 
 def read_manifest(
@@ -158,13 +190,13 @@ def read_manifest(
     """
     folder = Path(folder)
     mend = mend or "see `agentgym-suite data list` for the command that makes it"
-    manifest = load_manifest(folder, f"no {kind} at {folder}: {mend}")
+    manifest = load_manifest(folder, f"no {kind} at {folder}; {mend}")
     if manifest.kind != kind:
-        raise DataMissing(f"{folder} holds a {manifest.kind}, not a {kind}: {mend}")
+        raise DataMissing(f"{folder} holds a {manifest.kind}, not a {kind}; {mend}")
     if manifest.version != version:
         raise DataVersion(
             f"{folder} has format version {manifest.version} of {kind}, this version of the "
-            f"suite reads {version}: remove that folder and make it again ({mend})"
+            f"suite reads {version}; remove that folder and make it again ({mend})"
         )
     _check_sizes(folder, manifest)
     return manifest
@@ -199,7 +231,7 @@ def load_manifest(folder: Path | str, missing: str | None = None) -> Manifest:
         ) from error
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise DataDamaged(
-            f"{path} is not a manifest of this suite ({error!r}): remove {folder} and make it again"
+            f"{path} is not a manifest of this suite ({error!r}); remove {folder} and make it again"
         ) from error
 
 
@@ -217,7 +249,7 @@ def verify_folder(folder: Path | str, progress: Progress | None = None) -> Manif
         if found != manifest.files[name]:
             raise DataDamaged(
                 f"{folder / name} has SHA-256 {found.sha256}, its manifest says "
-                f"{manifest.files[name].sha256}: remove {folder} and make it again"
+                f"{manifest.files[name].sha256}; remove {folder} and make it again"
             )
     return manifest
 
@@ -232,7 +264,7 @@ def publish(
     progress: Progress | None = None,
     on_wait: Callable[[str], None] | None = None,
 ) -> Manifest:
-    """Fill a folder by `write`, or return it untouched when it is there already.
+    """Fill a folder by ``write``, or return it untouched when it is there already.
 
     Args:
         folder: where the finished folder shall be.
@@ -241,7 +273,7 @@ def publish(
         inputs: everything the contents are a function of; equal inputs, equal folder.
         write: fills the working folder it is given and says what is in it. Parts that a
             killed run left there are offered again, only when the inputs are equal;
-            `write` decides which of them are finished.
+            ``write`` decides which of them are finished.
         progress: called while the finished files are digested.
         on_wait: called once with a sentence when another process is building the folder.
 
@@ -255,7 +287,7 @@ def publish(
     present = _finished(folder, plan)
     if present is not None:
         return present
-    partial = folder.with_name(folder.name + ".partial")
+    partial = partial_folder(folder)
     with explain_full_disk(folder):
         make_folder(folder.parent)
         with only_writer(folder, on_wait):
@@ -280,7 +312,7 @@ def _check_sizes(folder: Path, manifest: Manifest) -> None:
         found = path.stat().st_size if path.is_file() else None
         if found != entry.size:
             state = "is absent" if found is None else f"has {found} bytes, not {entry.size}"
-            raise DataDamaged(f"{path} {state}: remove {folder} and make it again")
+            raise DataDamaged(f"{path} {state}; remove {folder} and make it again")
 
 
 def _finished(folder: Path, plan: Mapping[str, Any]) -> Manifest | None:
@@ -289,7 +321,7 @@ def _finished(folder: Path, plan: Mapping[str, Any]) -> Manifest | None:
         return None
     if not (folder / MANIFEST_NAME).is_file():
         raise DataError(
-            f"{folder} exists and was not made by this suite: choose another place or move it away"
+            f"{folder} exists and was not made by this suite; choose another place or move it away"
         )
     manifest = load_manifest(folder)
     found = {"kind": manifest.kind, "version": manifest.version, "inputs": manifest.inputs}
@@ -297,7 +329,7 @@ def _finished(folder: Path, plan: Mapping[str, Any]) -> Manifest | None:
         if canonical_json(found[part]) != canonical_json(wanted):
             raise DataError(
                 f"{folder} already holds a {manifest.kind} with {part} "
-                f"{canonical_json(found[part])}, not {canonical_json(wanted)}: choose another "
+                f"{canonical_json(found[part])}, not {canonical_json(wanted)}; choose another "
                 "place or remove that folder"
             )
     _check_sizes(folder, manifest)

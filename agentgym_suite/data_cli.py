@@ -1,9 +1,12 @@
-"""The command `agentgym-suite data`: what official data there is, and how it gets here."""
+"""The command ``agentgym-suite data``: what official data there is, and how it gets here."""
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import os
+import re
+import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +15,8 @@ from types import MappingProxyType, ModuleType
 
 from agentgym_suite import data
 from agentgym_suite.errors import DataDamaged, DataMissing, UsageError
+from agentgym_suite.files import partial_folder, remove_folder
+from agentgym_suite.registry import ENVIRONMENTS
 from agentgym_suite.sources import Source, find_source, load_sources
 
 
@@ -20,11 +25,12 @@ class Importer:
     """Who turns the official files of a data set into what an environment plays.
 
     Attributes:
-        module: offers `add_import_arguments(parser)`, an `--out` among them,
-            `run_import(args, progress)`, which returns the one published folder, and
-            `verify(path, progress)`; imported only when it is needed.
-        generates: whether it also offers `add_generate_arguments(parser)` and
-            `run_generate(args, progress) -> Path`.
+        module: offers ``add_import_arguments(parser)``, an ``--out`` among them,
+            ``run_import(args, progress, on_wait)``, which returns the one published folder,
+            ``played(manifest)``, a line on what is played over it, and ``verify(path, progress)``;
+            imported only when it is needed.
+        generates: whether it also offers ``add_generate_arguments(parser)`` and
+            ``run_generate(args, progress, on_wait) -> Path``.
     """
 
     module: str
@@ -34,6 +40,9 @@ class Importer:
         """Import the module."""
         return importlib.import_module(self.module)
 
+
+# What environments build for themselves at first use, and build again when it is gone.
+_BUILT_ALONE = re.compile(r"(embedded|cache|lucene)-")
 
 # The one place where a data set meets its importer: later environments add rows.
 IMPORTERS: Mapping[str, Importer] = MappingProxyType(
@@ -45,11 +54,16 @@ IMPORTERS: Mapping[str, Importer] = MappingProxyType(
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add `data` and its subcommands to the parser of the suite."""
+    """Add ``data`` and its subcommands to the parser of the suite."""
     parser = commands.add_parser("data", help="official data: list, download, import, verify")
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
 
-    listing = actions.add_parser("list", help="every data set: here or not, size, licence, where")
+    listing = actions.add_parser("list", help="every data set: here or not, size, licence")
+    listing.add_argument(
+        "--verbose",
+        action="store_true",
+        help="also where each one is, and what environments built for themselves",
+    )
     listing.set_defaults(run=_run_list)
 
     download = actions.add_parser("download", help="fetch a data set and import it")
@@ -65,9 +79,12 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         ("generate", _run_generate, "generate data in the official formats"),
     ):
         made = actions.add_parser(action, help=words)
-        made.add_argument("name", metavar="NAME", help="a data set; NAME --help has its options")
+        able = " or ".join(_able(action))
+        named = f"{able}; `data {action} NAME --help` has its options"
+        made.add_argument("name", metavar="NAME", help=named)
         # Parsed later, so that only the importer that is wanted is imported.
-        made.add_argument("rest", metavar="…", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+        rest = made.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+        rest.required = False  # argparse would ask for NAME and for this
         made.set_defaults(run=run)
 
     verify = actions.add_parser("verify", help="recompute every digest of a data set")
@@ -78,29 +95,47 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     path.add_argument("name", metavar="NAME", help="a data set of `data list`")
     path.set_defaults(run=_run_path)
 
+    remove = actions.add_parser("remove", help="remove a data set from the data home")
+    remove.add_argument("name", metavar="NAME", help="a data set of `data list`")
+    remove.add_argument("--yes", action="store_true", help="do not ask first")
+    remove.add_argument("--downloads", action="store_true", help="its downloaded files too")
+    remove.set_defaults(run=_run_remove)
+
 
 def _run_list(args: argparse.Namespace) -> int:
     # rich is imported in the functions that draw, so that other commands start without it.
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
 
-    sources = load_sources()
-    table = Table(title=f"Data sets ({data.data_home()})", title_justify="left")
-    for heading in ("name", "state", "size", "licence", "where"):
-        table.add_column(heading, overflow="fold", no_wrap=heading in ("name", "state", "size"))
+    home, sources = data.data_home(), load_sources()
+    headings = ("name", "environment", "state", "size", "licence")
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for heading in headings + ("where",) * args.verbose:
+        table.add_column(heading, overflow="fold", no_wrap=heading in headings[:-1])
     homes = {_home_of(source): source for source in sources.values()}
     for folder, source in homes.items():
         state, size = _state(folder)
         about = f"~{_size(source.about_bytes)}" if source.about_bytes else "-"
+        plays = source.environment if source.name in IMPORTERS else "none yet"
         published = source.page or source.files[0].browser_page
         where = str(folder) if state == "present" else published
-        table.add_row(source.name, state, size or about, source.licence, where)
-    for folder in sorted({path.parent for path in data.data_home().glob("*/*/manifest.json")}):
-        if folder not in homes:
-            name = folder.relative_to(data.data_home()).as_posix()
-            table.add_row(name, *_state(folder), "made on this machine", str(folder))
-    table.caption = "agentgym-suite data download NAME fetches and imports one"
-    Console().print(table)
+        cells = (source.name, plays, state, size or about, source.licence, where)
+        table.add_row(*cells[: len(table.columns)])
+    hidden = 0
+    for folder in sorted({path.parent for path in home.glob("*/*/manifest.json")} - set(homes)):
+        if _BUILT_ALONE.match(folder.name) and not args.verbose:
+            hidden += 1
+            continue
+        name, plays = folder.relative_to(home).as_posix(), folder.parent.name
+        cells = (name, plays, *_state(folder), "made on this machine", str(folder))
+        table.add_row(*cells[: len(table.columns)])
+    console = Console(highlight=False)
+    console.print(f"Data sets in {home}", soft_wrap=True)
+    console.print(table)
+    if hidden:
+        console.print(f"and {hidden} that environments built for themselves (--verbose)")
+    console.print("agentgym-suite data download NAME fetches and imports one")
     return 0
 
 
@@ -111,10 +146,10 @@ def _run_download(args: argparse.Namespace) -> int:
     source = find_source(args.name, load_sources())
     if _manifest(_home_of(source)):
         _say(f"{source.name} is present already")
-        return _print_path(_home_of(source))
+        return _tell_made(source, _home_of(source))
     _say(f"{source.name}: {source.title}. Licence: {source.licence}. {source.note}".rstrip())
     if not args.yes:
-        _ask(source)
+        _ask("Download it under this licence?", f"{source.name} was not downloaded")
     folder = data.download_folder(source.name)
     with progress_bars() as progress:
         delivered = deliver(
@@ -130,7 +165,7 @@ def _run_download(args: argparse.Namespace) -> int:
 
 def _run_import(args: argparse.Namespace) -> int:
     source = find_source(args.name, load_sources())
-    return _import(source, _importer(args.name, "import", IMPORTERS), args.rest)
+    return _import(source, _importer(args.name, "import"), args.rest)
 
 
 def _import(source: Source, importer: Importer, options: list[str]) -> int:
@@ -143,21 +178,19 @@ def _import(source: Source, importer: Importer, options: list[str]) -> int:
     parser.set_defaults(out=_home_of(source), name=source.name)
     parsed = parser.parse_args(options)
     with progress_bars() as progress:
-        folder = Path(module.run_import(parsed, progress))
-    _report(source, folder)
-    return _print_path(folder)
+        folder = Path(module.run_import(parsed, progress, _say))
+    return _tell_made(source, folder)
 
 
 def _run_generate(args: argparse.Namespace) -> int:
     from agentgym_suite.progress_bars import progress_bars
 
-    able = {name: importer for name, importer in IMPORTERS.items() if importer.generates}
-    module = _importer(args.name, "generate", able).load()
+    module = _importer(args.name, "generate").load()
     parser = argparse.ArgumentParser(prog=f"agentgym-suite data generate {args.name}")
     module.add_generate_arguments(parser)
     parsed = parser.parse_args(args.rest)
     with progress_bars() as progress:
-        folder = Path(module.run_generate(parsed, progress))
+        folder = Path(module.run_generate(parsed, progress, _say))
     return _print_path(folder)
 
 
@@ -165,39 +198,72 @@ def _run_verify(args: argparse.Namespace) -> int:
     from agentgym_suite.progress_bars import progress_bars
 
     sources = load_sources()
-    folder = _folder_of(args.name, sources)
-    if _manifest(folder) is None:
-        raise DataMissing(f"{args.name} is not here ({folder}): {_how_to_get(args.name)}")
+    folder = _finished(args.name, sources)
     importer = IMPORTERS.get(args.name)
     check = importer.load().verify if importer else data.verify_folder
     with progress_bars() as progress:
         check(folder, progress)
     source = sources.get(args.name)
     differences = _report(source, folder)
+    _print(f"{folder} is as its manifest says")
     if source is not None and differences:
         raise DataDamaged(
-            f"{folder} is whole but is not the published {source.name} ({'; '.join(differences)}): "
+            f"{folder} is whole but is not the published {source.name} ({'; '.join(differences)}); "
             "import the official files again"
         )
     return 0
 
 
 def _run_path(args: argparse.Namespace) -> int:
-    folder = _folder_of(args.name, load_sources())
-    if _manifest(folder) is None:
-        raise DataMissing(f"{args.name} is not here ({folder}): {_how_to_get(args.name)}")
-    return _print_path(folder)
+    return _print_path(_finished(args.name, load_sources()))
+
+
+def _run_remove(args: argparse.Namespace) -> int:
+    sources = load_sources()
+    folder = _folder_of(args.name, sources)
+    fetched = data.download_folder(args.name) if args.name in sources else None
+    # Resolved, because a/.. would be the home itself, and a link may lead anywhere.
+    if folder.resolve().parent.parent != data.data_home().resolve():
+        raise UsageError(f"{folder} is not in the data home; remove it by hand")
+    doomed = [folder] if _state(folder)[0] != "absent" else []
+    if args.downloads and fetched is not None and fetched.is_dir():
+        doomed.append(fetched)
+    if not doomed:
+        raise DataMissing(f"{args.name} is not here ({folder}); there is nothing to remove")
+    if not args.yes:
+        _ask(f"Remove {' and '.join(map(str, doomed))}?", f"{args.name} was not removed")
+    for place in doomed:
+        remove_folder(place, _say)
+        _print(f"removed {place}")
+    if fetched is not None and fetched.is_dir():
+        _say(f"its downloaded files stay in {fetched}; add --downloads to remove them")
+    return 0
+
+
+def _tell_made(source: Source, folder: Path) -> int:
+    """What was made, where it is, and the command that uses it next."""
+    _report(source, folder)
+    importer = IMPORTERS.get(source.name)
+    if importer is not None:
+        _print(f"  {importer.load().played(data.load_manifest(folder))}")
+    _print(f"  where: {folder}")
+    env_ids = [one.id for one in ENVIRONMENTS if one.name == source.environment]
+    place = source.name if folder == _home_of(source) else shlex.quote(str(folder))
+    for env_id in env_ids:
+        _print(f"  play it: agentgym-suite play {env_id} --data {place}")
+    return 0
 
 
 def _report(source: Source | None, folder: Path) -> list[str]:
-    """Say what a folder holds beside what its publisher says; return the differences."""
+    """Print what a folder holds beside what its publisher says; return the differences."""
     manifest = data.load_manifest(folder)
     published = source.counts if source else {}
     differences = []
-    _say(f"{manifest.kind} {manifest.digest}")
+    _print(f"{manifest.kind} {manifest.digest}")
     for key, count in manifest.counts.items():
         expected = published.get(key)
-        _say(f"  {key}: {count:,}" + ("" if expected is None else f" (published {expected:,})"))
+        told = "" if expected is None else f" (published {expected:,})"
+        _print(f"  {key.replace('_', ' ')}: {count:,}{told}")
         if expected is not None and expected != count:
             differences.append(f"{key} {count:,} where {expected:,} are published")
     for key, digest in (source.digests if source else {}).items():
@@ -212,12 +278,39 @@ def _home_of(source: Source) -> Path:
 
 
 def _folder_of(name: str, sources: Mapping[str, Source]) -> Path:
-    """The folder of a data set, of `<environment>/<name>` in the home, or of a path."""
+    """The folder of a data set, of ``<environment>/<name>`` in the home, or of a path.
+
+    Raises:
+        DataMissing: a path leads to no folder.
+        UsageError: the name is empty or unknown.
+    """
+    if not name.strip():
+        raise UsageError(f"the name is {name!r}; give a data set of `agentgym-suite data list`")
     if name not in sources:
-        for folder in (data.data_home() / name, Path(name).absolute()):
+        for folder in (data.data_home() / name, Path(name).expanduser().absolute()):
             if folder.is_dir():
                 return folder
+        if os.sep in name:
+            raise DataMissing(f"there is no folder {name}; check the path")
     return _home_of(find_source(name, sources))
+
+
+def _finished(name: str, sources: Mapping[str, Source]) -> Path:
+    """The folder of a data set that is here.
+
+    Raises:
+        DataMissing: it is not, or the folder is not one that this suite made.
+        UsageError: the name is empty or unknown.
+    """
+    folder = _folder_of(name, sources)
+    if (folder / data.MANIFEST_NAME).is_file():
+        return folder
+    if name in sources:
+        raise DataMissing(f"{name} is not here ({folder}); {_how_to_get(name)}")
+    raise DataMissing(
+        f"{folder} has no {data.MANIFEST_NAME}, so it is nothing that this suite finished; give a "
+        "data set of `agentgym-suite data list`, or a folder that `data import` made"
+    )
 
 
 def _manifest(folder: Path) -> data.Manifest | None:
@@ -232,29 +325,37 @@ def _state(folder: Path) -> tuple[str, str]:
     except DataDamaged:
         return "damaged", ""
     if manifest is None:
-        begun = folder.exists() or folder.with_name(folder.name + ".partial").exists()
+        begun = folder.exists() or partial_folder(folder).exists()
         return "unfinished" if begun else "absent", ""
     return "present", _size(sum(entry.size for entry in manifest.files.values()))
 
 
 def _how_to_get(name: str) -> str:
+    if name not in IMPORTERS:
+        return "no environment of this version plays it; `agentgym-suite data download` fetches it"
     return f"`agentgym-suite data download {name}` or `agentgym-suite data import {name} …`"
 
 
-def _importer(name: str, action: str, table: Mapping[str, Importer]) -> Importer:
-    if name not in table:
-        known = ", ".join(table)
-        raise UsageError(f"this version cannot {action} {name!r}: choose one of {known}")
-    return table[name]
+def _able(action: str) -> dict[str, Importer]:
+    """The data sets that can be imported or generated."""
+    return {name: one for name, one in IMPORTERS.items() if one.generates or action == "import"}
 
 
-def _ask(source: Source) -> None:
+def _importer(name: str, action: str) -> Importer:
+    able = _able(action)
+    if name not in able:
+        known = ", ".join(able)
+        raise UsageError(f"this version cannot {action} {name!r}; choose one of {known}")
+    return able[name]
+
+
+def _ask(question: str, otherwise: str) -> None:
     if not sys.stdin.isatty():
-        raise UsageError(f"nobody can answer here: add --yes to download {source.name}")
-    sys.stderr.write("Download it under this licence? [y/N] ")
+        raise UsageError(f"{otherwise}, nobody can answer here; add --yes")
+    sys.stderr.write(f"{question} [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise UsageError(f"{source.name} was not downloaded: answer y, or add --yes")
+        raise UsageError(f"{otherwise}; answer y, or add --yes")
 
 
 def _size(count: int) -> str:
@@ -268,6 +369,10 @@ def _say(message: str) -> None:
     sys.stderr.write(message + "\n")
 
 
+def _print(line: str) -> None:
+    sys.stdout.write(line + "\n")
+
+
 def _print_path(path: Path) -> int:
-    sys.stdout.write(f"{path}\n")
+    _print(str(path))
     return 0

@@ -25,7 +25,7 @@ def deliver(
     on_wait: Callable[[str], None] | None = None,
     patience: Patience | None = None,
 ) -> dict[str, Path]:
-    """Fetch the files of a data set into `folder`; those that are there already are kept.
+    """Fetch the files of a data set into ``folder``; those that are there already are kept.
 
     Args:
         source: the data set.
@@ -40,7 +40,7 @@ def deliver(
 
     Raises:
         DownloadError: an address did not deliver; the sentence says the manual way.
-        DataMissing: a `file:///` address names nothing.
+        DataMissing: a ``file:///`` address names nothing.
         DiskFull: the files and what is unpacked from them do not fit.
         MissingExtra: a hub data set without the package that reads the hub.
     """
@@ -50,7 +50,7 @@ def deliver(
     if needed > free:
         raise DiskFull(
             f"{source.name} needs about {needed / 1e9:,.1f} GB where {free / 1e9:,.1f} GB are free "
-            f"({folder}): make room or set AGENTGYM_SUITE_HOME to another disk"
+            f"({folder}); make room or set AGENTGYM_SUITE_HOME to another disk"
         )
     delivered = {}
     for file in files:
@@ -88,7 +88,7 @@ def _local_name(file: SourceFile, url: str) -> str:
 
 
 def _local_folder(url: str) -> Path | None:
-    """The folder that a `file:///` address names; it is used where it is, not copied."""
+    """The folder that a ``file:///`` address names; it is used where it is, not copied."""
     parts = urlsplit(url)
     if parts.scheme != "file":
         return None
@@ -115,7 +115,7 @@ def _fetch_repository(hub: HubAddress, file: SourceFile, folder: Path, by_hand: 
     except (OSError, ValueError, RuntimeError, httpx.HTTPError) as error:
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise DownloadError(
-            f"the hub did not deliver {hub.repository} ({reason}): run the same command again, "
+            f"the hub did not deliver {hub.repository} ({reason}); run the same command again, "
             f"or {by_hand}"
         ) from error
     return folder

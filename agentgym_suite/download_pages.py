@@ -30,7 +30,7 @@ def page_title(page: str) -> str:
 def confirmed_address(page: str, address: str) -> str | None:
     """The address behind a "download anyway" page, None when the page is no such thing.
 
-    Google Drive has used two shapes: a form whose hidden fields include `confirm`, and a
+    Google Drive has used two shapes: a form whose hidden fields include ``confirm``, and a
     link whose query includes it.
     """
     found = _read(page)

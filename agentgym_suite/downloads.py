@@ -1,7 +1,7 @@
 """Fetching one file from an address that may misbehave.
 
-What has arrived lies in `<name>.part` until it is whole, so that a killed or broken transfer
-goes on by byte ranges where it stopped; `<name>.part.json` beside it remembers of which version
+What has arrived lies in ``<name>.part`` until it is whole, so that a killed or broken transfer
+goes on by byte ranges where it stopped; ``<name>.part.json`` beside it remembers of which version
 of the file those bytes are. Busy servers are asked again after the time they name, broken
 connections after a growing, jittered pause, both a bounded number of times. A page that
 comes instead of the file is recognised and explained.
@@ -44,6 +44,7 @@ from agentgym_suite.versions import suite_version
 _BUSY = {408, 425, 429, 500, 502, 503, 504}
 _LONGEST_PAGE_BYTES = 1 << 20
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
+_NO_MORE = re.compile(r"bytes \*/(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class Patience:
     """How long a transfer keeps trying.
 
     Attributes:
-        failures: failures in a row, without `progress_bytes` of progress, before giving up.
+        failures: failures in a row, without ``progress_bytes`` of progress, before giving up.
         progress_bytes: how many new bytes make a failure not count.
         first_wait_s: about the pause after the first failure; it doubles each time.
         longest_wait_s: the longest pause of our own choosing.
@@ -78,16 +79,16 @@ def fetch(
     patience: Patience | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Path:
-    """Fetch `url` to `target`, or return it at once when it is there already.
+    """Fetch ``url`` to ``target``, or return it at once when it is there already.
 
     Args:
-        url: an `http://`, `https://` or `file:///` address.
+        url: an ``http://``, ``https://`` or ``file:///`` address.
         target: the finished file; it appears whole or not at all.
         by_hand: what a person can do instead, said when the address does not deliver.
         reserve_bytes: free space that must remain for what is done with the file next.
         progress: called with the bytes that have arrived, of all bytes when known.
         on_wait: called with a sentence before each pause.
-        patience: how long to keep trying; default `Patience()`.
+        patience: how long to keep trying; default ``Patience()``.
         sleep: waits so many seconds; tests replace it.
 
     Returns:
@@ -95,7 +96,7 @@ def fetch(
 
     Raises:
         DownloadError: the address did not deliver the file; what arrived is kept.
-        DataMissing: a `file:///` address names no file.
+        DataMissing: a ``file:///`` address names no file.
         DiskFull: the file does not fit on the disk.
     """
     target = Path(target).absolute()
@@ -201,10 +202,20 @@ class _Transfer:
         self._attempt(client)
 
     def _range_headers(self, have: int) -> dict[str, str]:
-        headers = {"Range": f"bytes={have}-"} if have else {}
-        if have and self._validator:
+        # Without a validator and without a length nothing would tell another version of the file.
+        if not have or (self._validator is None and self._total is None):
+            return {}
+        headers = {"Range": f"bytes={have}-"}
+        if self._validator:
             headers["If-Range"] = self._validator
         return headers
+
+    def _is_total(self, text: str) -> bool:
+        """Whether an answer's total fits what is known; the first one told is taken over."""
+        if self._total is None and text.isdecimal():
+            self._total = int(text)
+            self._write_record()
+        return text in ("*", str(self._total))
 
     def _start(self, response: httpx.Response, have: int) -> int:
         """The byte of the file at which the body of an answer begins."""
@@ -213,12 +224,15 @@ class _Transfer:
             return 0
         if status == 206:
             found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
-            if found and int(found[1]) == have and found[2] in ("*", str(self._total)):
+            if found and int(found[1]) == have and self._is_total(found[2]):
                 return have
             self._discard()
             raise _TryAgain("the server answered with another range than asked for")
         if status == 416:
             # Only reached when the file on the server is not longer than what arrived before.
+            found = _NO_MORE.fullmatch(response.headers.get("Content-Range", ""))
+            if found and int(found[1]) == have and self._is_total(found[1]):
+                raise _TryAgain("everything had arrived already")
             self._discard()
             raise _TryAgain("the file on the server has changed")
         reason = f"the server answered {status} {response.reason_phrase}".rstrip()
@@ -277,7 +291,7 @@ class _Transfer:
         free = free_bytes(self._target.parent)
         if needed > free:
             raise DiskFull(
-                f"{self._target} needs {needed / 1e6:,.1f} MB where {free / 1e6:,.1f} MB are free: "
+                f"{self._target} needs {needed / 1e6:,.1f} MB where {free / 1e6:,.1f} MB are free; "
                 "make room or set AGENTGYM_SUITE_HOME to another disk"
             )
 
@@ -301,7 +315,10 @@ class _Transfer:
         strong = etag if etag and not etag.startswith("W/") else None
         self._validator = strong or response.headers.get("Last-Modified")
         self._total = total
-        record: Json = {"url": self._asked_url, "validator": self._validator, "total": total}
+        self._write_record()
+
+    def _write_record(self) -> None:
+        record: Json = {"url": self._asked_url, "validator": self._validator, "total": self._total}
         write_json_atomic(self._record, record)
 
     def _discard(self) -> None:
@@ -312,7 +329,7 @@ class _Transfer:
     def _give_up(self, reason: str) -> NoReturn:
         kept = f", {self._have():,} bytes are kept" if self._have() else ""
         raise DownloadError(
-            f"{self._asked_url} did not deliver {self._target.name} ({reason}{kept}): run the same "
+            f"{self._asked_url} did not deliver {self._target.name} ({reason}{kept}); run the same "
             f"command again later, or {self._by_hand}"
         )
 
@@ -320,10 +337,10 @@ class _Transfer:
 def _copy(url: str, target: Path, reserve_bytes: int, progress: Progress | None) -> Path:
     source = Path(url2pathname(urlsplit(url).path))
     if not source.is_file():
-        raise DataMissing(f"{url} names no file on this machine: correct the address")
+        raise DataMissing(f"{url} names no file on this machine; correct the address")
     total = source.stat().st_size
     if total + reserve_bytes > free_bytes(target.parent):
-        raise DiskFull(f"{target} needs {total / 1e6:,.1f} MB, not so much is free: make room")
+        raise DiskFull(f"{target} needs {total / 1e6:,.1f} MB, not so much is free; make room")
     part = target.with_name(target.name + ".part")
     with source.open("rb") as reader, part.open("wb") as writer:
         while block := reader.read(1 << 20):

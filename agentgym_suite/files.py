@@ -72,6 +72,15 @@ def canonical_json(value: Any) -> str:
     )
 
 
+def json_digest(value: Any) -> str:
+    """What identifies a JSON value: ``sha256:`` and the hex digest of its canonical text.
+
+    Raises:
+        ValueError: the value holds a NaN, an infinity or a lone surrogate.
+    """
+    return "sha256:" + hashlib.sha256(canonical_json(value).encode("utf-8")).hexdigest()
+
+
 def sha256_file(path: Path | str, progress: Progress | None = None) -> str:
     """The SHA-256 of a file, in hex.
 
@@ -80,7 +89,7 @@ def sha256_file(path: Path | str, progress: Progress | None = None) -> str:
     """
     path = Path(path)
     if not path.is_file():
-        raise DataMissing(f"there is no file {path}: check the path")
+        raise DataMissing(f"there is no file {path}; check the path")
     name = path.name
     return digest_files(path.parent, [name], f"digest {name}", progress)[name].sha256
 
@@ -108,7 +117,7 @@ def digest_files(
 
 @contextmanager
 def explain_full_disk(place: Path) -> Iterator[None]:
-    """Turn "no space left" (of the system or of SQLite) into one `DiskFull` sentence."""
+    """Turn "no space left" (of the system or of SQLite) into one ``DiskFull`` sentence."""
     try:
         yield
     except Exception as error:
@@ -116,13 +125,13 @@ def explain_full_disk(place: Path) -> Iterator[None]:
         if code not in _DISK_FULL and getattr(error, "sqlite_errorname", "") != "SQLITE_FULL":
             raise
         raise DiskFull(
-            f"no space left while writing {place} ({free_bytes(place) / 1e6:.1f} MB free): make "
+            f"no space left while writing {place} ({free_bytes(place) / 1e6:.1f} MB free); make "
             "room and run the same command again; finished parts are kept"
         ) from error
 
 
 def free_bytes(place: Path) -> int:
-    """Free bytes on the disk that holds `place`, which need not exist yet."""
+    """Free bytes on the disk that holds ``place``, which need not exist yet."""
     while not place.exists() and place != place.parent:
         place = place.parent
     return shutil.disk_usage(place).free
@@ -143,14 +152,14 @@ def make_folder(folder: Path) -> None:
         writable = False
     if not writable:
         raise DataError(
-            f"{folder} cannot be written: choose another place, or set AGENTGYM_SUITE_HOME to a "
+            f"{folder} cannot be written; choose another place, or set AGENTGYM_SUITE_HOME to a "
             "folder of your own"
         )
 
 
 @contextmanager
 def only_writer(place: Path, on_wait: Callable[[str], None] | None) -> Iterator[None]:
-    """Hold `<place>.lock`, so that one process or thread at a time writes there.
+    """Hold ``<place>.lock``, so that one process or thread at a time writes there.
 
     Args:
         place: the file or folder that is going to be written.
@@ -164,12 +173,40 @@ def only_writer(place: Path, on_wait: Callable[[str], None] | None) -> Iterator[
         lock.acquire(timeout=0)
     except Timeout:
         if on_wait is not None:
-            on_wait(f"another process is writing {place}: waiting for it to finish")
+            on_wait(f"another process is writing {place}; waiting for it to finish")
         lock.acquire()
     try:
         yield
     finally:
         lock.release()
+
+
+def remove_folder(folder: Path, on_wait: Callable[[str], None] | None = None) -> None:
+    """Remove a folder that ``publish`` made, and what a killed build left beside it.
+
+    The folder loses its name before its contents, so that a removal that is killed leaves
+    nothing that looks finished. The empty lock file stays: others may be waiting for it.
+
+    Raises:
+        DataError: the folder cannot be removed.
+    """
+    partial = partial_folder(folder)
+    try:
+        with only_writer(folder, on_wait):
+            if partial.is_dir():
+                shutil.rmtree(partial)
+            if folder.is_dir():
+                os.replace(folder, partial)
+                shutil.rmtree(partial)
+    except OSError as error:
+        raise DataError(
+            f"{folder} cannot be removed ({error.strerror}); remove it by hand"
+        ) from error
+
+
+def partial_folder(folder: Path) -> Path:
+    """Where a folder is filled before it gets its name."""
+    return folder.with_name(folder.name + ".partial")
 
 
 def sync_folder(folder: Path) -> None:

@@ -2,8 +2,8 @@
 
 The official catalogue is one JSON list of several GB, its attributes one JSON object.
 Both readers decode one element at a time out of a sliding window of text, from plain,
-`.xz` or `.gz` files, and give what `json.load` would give. A file that is cut off or is
-not JSON raises `DataDamaged` with the byte (of the unpacked text) where reading stopped.
+``.xz`` or ``.gz`` files, and give what ``json.load`` would give. A file that is cut off or is
+not JSON raises ``DataDamaged`` with the byte (of the unpacked text) where reading stopped.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from typing import IO, Any, NoReturn, cast
 from agentgym_suite.errors import DataDamaged, DataMissing
 
 CHUNK_BYTES = 1 << 20
+UNPACK_ERRORS = (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile)
+"""What reading from ``open_bytes`` raises on a packed file that is damaged or cut off."""
 
 _BLANKS = re.compile(r"[ \t\n\r]*")
 # The longest token that a cut can leave undecidable is an escaped surrogate pair: 12 characters.
@@ -29,7 +31,7 @@ _BYTE_ORDER_MARK = "\ufeff"
 
 
 def open_bytes(path: Path | str) -> IO[bytes]:
-    """Open a file for reading bytes, unpacked when its name ends in `.xz` or `.gz`.
+    """Open a file for reading bytes, unpacked when its name ends in ``.xz`` or ``.gz``.
 
     Raises:
         DataMissing: there is no such file.
@@ -42,7 +44,7 @@ def open_bytes(path: Path | str) -> IO[bytes]:
             return cast(IO[bytes], gzip.open(path, "rb"))
         return path.open("rb")
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
-        raise DataMissing(f"there is no file {path}: check the path") from error
+        raise DataMissing(f"there is no file {path}; check the path") from error
 
 
 def iter_json_list(
@@ -51,7 +53,7 @@ def iter_json_list(
     """Yield each element of the JSON list in a file.
 
     Args:
-        path: a `.json`, `.json.xz` or `.json.gz` file in UTF-8.
+        path: a ``.json``, ``.json.xz`` or ``.json.gz`` file in UTF-8.
         chunk_bytes: how much is read at once; the results do not depend on it.
 
     Yields:
@@ -76,7 +78,7 @@ def iter_json_object(
     """Yield each (key, value) pair of the JSON object in a file, repeated keys included.
 
     Args:
-        path: a `.json`, `.json.xz` or `.json.gz` file in UTF-8.
+        path: a ``.json``, ``.json.xz`` or ``.json.gz`` file in UTF-8.
         chunk_bytes: how much is read at once; the results do not depend on it.
 
     Raises:
@@ -136,13 +138,13 @@ class _Window:
         self.expect(opening, meaning)
 
     def expect(self, character: str, meaning: str) -> None:
-        """Step over `character`, or fail because `meaning` is not there."""
+        """Step over ``character``, or fail because ``meaning`` is not there."""
         if self.peek() != character:
             self.fail(f"expected {meaning}")
         self._cursor += 1
 
     def at_end_of(self, closing: str) -> bool:
-        """Step over a comma to the next element, or over `closing` to the end of the file."""
+        """Step over a comma to the next element, or over ``closing`` to the end of the file."""
         found = self.peek()
         if found == closing:
             self._cursor += 1
@@ -177,7 +179,7 @@ class _Window:
             return value
 
     def fail(self, what: str, *, at: int | None = None) -> NoReturn:
-        """Raise `DataDamaged` at the cursor, or at index `at` of the window."""
+        """Raise ``DataDamaged`` at the cursor, or at index ``at`` of the window."""
         if at is not None:
             self._cursor = max(self._cursor, min(at, len(self._text)))
         if self._finished and self._cursor >= len(self._text):
@@ -210,7 +212,7 @@ class _Window:
         except UnicodeDecodeError as error:
             place = self._read_bytes + len(chunk) - len(error.object) + error.start
             raise DataDamaged(self._sentence("not UTF-8", place)) from error
-        except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
+        except UNPACK_ERRORS as error:
             what = f"cannot be unpacked ({error})"
             raise DataDamaged(self._sentence(what, self._read_bytes)) from error
         self._read_bytes += len(chunk)

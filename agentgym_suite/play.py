@@ -94,10 +94,10 @@ class Terminal:
                 continue
             if policy is not None:
                 self._console.print(f"[bold cyan]> {escape(action)}[/]")
-            observation, reward, terminated, truncated, info = self._env.step(action)
+            observation, _, terminated, truncated, info = self._env.step(action)
             self._show(observation, info, listing=policy is None)
             if terminated or truncated:
-                return self._end(info, reward, truncated)
+                return self._end(info, truncated)
 
     def _ask(self, info: dict[str, Any]) -> str | None:
         """The next action, "!" for the oracle, None to leave; typing errors cost no step."""
@@ -137,7 +137,7 @@ class Terminal:
         if len(actions) > _LISTED:
             self._console.print(f"    … and {len(actions) - _LISTED} more")
 
-    def _end(self, info: dict[str, Any], reward: float, truncated: bool) -> int:
+    def _end(self, info: dict[str, Any], truncated: bool) -> int:
         verdict = "success" if info["success"] else "out of steps" if truncated else "failure"
         table = Table("what counted", "value", title=f"{verdict}, score {info['score']:.3f}")
         for name, value in info["metrics"].items():

@@ -8,10 +8,12 @@ repeated safely, because it says which step it means, so lost answers cost nothi
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import weakref
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -55,7 +57,7 @@ class RemoteEnv(gym.Env[str, str]):
         transport: how requests travel (tests pass an application in this process).
 
     Raises:
-        UsageError: on a wrong address, timeout, lease or render mode.
+        UsageError: the address, timeout, lease or render mode is wrong.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}
@@ -110,15 +112,15 @@ class RemoteEnv(gym.Env[str, str]):
 
     # ------------------------------------------------------------------------ what it is
 
-    @property
+    @cached_property
     def observation_space(self) -> UnicodeText:  # type: ignore[override]
         """The space of observations, as the server declares it."""
-        return self._space("observation_space")
+        return _space(self._env_info()["observation_space"])
 
-    @property
+    @cached_property
     def action_space(self) -> UnicodeText:  # type: ignore[override]
         """The space of actions, as the server declares it."""
-        return self._space("action_space")
+        return _space(self._env_info()["action_space"])
 
     @property
     def tools(self) -> tuple[dict[str, Any], ...]:
@@ -171,7 +173,7 @@ class RemoteEnv(gym.Env[str, str]):
         """None: policies that read an environment's inside play where it runs.
 
         Raises:
-            UsageError: always.
+            UsageError: it is called.
         """
         raise UsageError(
             f"policy {name!r} of {self.env_id} cannot play over a server; make the environment here"
@@ -192,15 +194,15 @@ class RemoteEnv(gym.Env[str, str]):
         """Start an episode; the arguments are those of the local environment.
 
         Raises:
-            UnknownTask, UnknownSplit, UsageError: on a wrong option.
-            RemoteEnvError: if the server cannot play it.
+            UnknownTask, UnknownSplit, UsageError: an option is wrong.
+            RemoteEnvError: the server cannot play it.
         """
         super().reset(seed=seed)
         body: dict[str, Any] = {}
         if seed is not None:
             body["seed"] = int(seed)
         if options:
-            body["options"] = {name: plain(value) for name, value in options.items()}
+            body["options"] = _sendable(options)
         handle = self._session()
         answer = self._ask(handle, "reset", body, key=secrets.token_hex(16))
         self._episode = answer["episode"]
@@ -211,10 +213,10 @@ class RemoteEnv(gym.Env[str, str]):
         """Play one action.
 
         Raises:
-            TypeError: if the action is not a str.
-            UsageError: if it is longer than the server takes.
+            TypeError: the action is not a str.
+            UsageError: it is longer than the server takes.
             EpisodeNotRunning: before reset, or after the episode ended.
-            RemoteEnvError: if the server failed; the next reset makes a new session.
+            RemoteEnvError: the server failed; the next reset makes a new session.
         """
         if not isinstance(action, str):
             raise TypeError(f"the action is {type(action).__name__}; give a str")
@@ -291,9 +293,15 @@ class RemoteEnv(gym.Env[str, str]):
     def _env_info(self) -> dict[str, Any]:
         if self._info is None:
             document = self._client.get("/v1/info")
-            if document.get("protocol") != PROTOCOL:
+            protocol = document.get("protocol")
+            if protocol is None:
                 raise UsageError(
-                    f"the server speaks {document.get('protocol')!r}, this client {PROTOCOL!r}; "
+                    f"no server of {', '.join(self._urls)} told its protocol; "
+                    "is it `agentgym-suite serve env`?"
+                )
+            if protocol != PROTOCOL:
+                raise UsageError(
+                    f"the server speaks {protocol!r}, this client {PROTOCOL!r}; "
                     "install the same version on both sides"
                 )
             infos = {info["env_id"]: info for info in document["envs"]}
@@ -309,19 +317,6 @@ class RemoteEnv(gym.Env[str, str]):
                 )
             self._info = found
         return self._info
-
-    def _space(self, name: str) -> UnicodeText:
-        held = self.__dict__.get(f"_{name}")
-        if held is None:
-            spec = self._env_info()[name]
-            held = UnicodeText(
-                spec["max_length"],
-                min_length=spec["min_length"],
-                examples=spec.get("examples", ()),
-            )
-            self.__dict__[f"_{name}"] = held
-        space: UnicodeText = held
-        return space
 
 
 def make_remote(
@@ -344,7 +339,7 @@ def make_remote(
     server lets clients choose them. ``data`` must be None, since a server has its own.
 
     Raises:
-        UsageError: if ``data`` is given, or another argument is wrong.
+        UsageError: ``data`` is given, or another argument is wrong.
     """
     if data is not None:
         raise UsageError(
@@ -361,6 +356,24 @@ def make_remote(
         render_mode=render_mode,
         transport=transport,
         env_kwargs=env_kwargs,
+    )
+
+
+def _sendable(options: Mapping[str, Any]) -> dict[str, Any]:
+    body = {name: plain(value) for name, value in options.items()}
+    try:
+        json.dumps(body, allow_nan=False, ensure_ascii=False).encode("utf-8")
+    except (TypeError, ValueError) as error:
+        raise UsageError(
+            f"options {str(options)[:200]!r} cannot be sent to a server ({error}); "
+            "give texts and numbers"
+        ) from None
+    return body
+
+
+def _space(spec: Mapping[str, Any]) -> UnicodeText:
+    return UnicodeText(
+        spec["max_length"], min_length=spec["min_length"], examples=spec.get("examples", ())
     )
 
 

@@ -94,7 +94,7 @@ class ServerClient:
         transport: how requests travel; None for the network.
 
     Raises:
-        UsageError: on a wrong address, timeout or lease.
+        UsageError: the address, timeout or lease is wrong.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class ServerClient:
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         for url in urls:
-            if not url.startswith(("http://", "https://")):
+            if not _is_address(url):
                 raise UsageError(f"server_url is {url!r}; give http://host:port")
         if not urls or timeout_s <= 0 or lease_s < 1:
             raise UsageError(
@@ -139,7 +139,7 @@ class ServerClient:
         """A session with the first server that has a place; refusing ones are asked last next time.
 
         Raises:
-            ServerUnreachable: if none has.
+            ServerUnreachable: none has.
         """
         body: dict[str, Any] = {"env_id": env_id, "lease_s": self.lease_s}
         if kwargs:
@@ -163,7 +163,7 @@ class ServerClient:
 
         Raises:
             AgentGymSuiteError: the typed form of the server's problem.
-            ServerUnreachable: if no usable answer came in time.
+            ServerUnreachable: no usable answer came in time.
         """
         try:
             return self.request_or_problem(method, url, body, key)
@@ -196,7 +196,7 @@ class ServerClient:
             time.sleep(wait)
             pause = min(2 * pause, LONGEST_PAUSE_S)
         raise ServerUnreachable(
-            f"{httpx.URL(url).copy_with(path='/', query=None)} gave no usable answer "
+            f"{_origin(url)} gave no usable answer "
             f"({reason or 'timeout'}); see that it runs and that the address is right"
         )
 
@@ -207,16 +207,21 @@ class ServerClient:
 
         Raises:
             ServerProblem: the server's problem.
-            httpx.TransportError: if there was no answer.
+            httpx.TransportError: there was no answer.
         """
         headers = {"Idempotency-Key": key} if key else {}
-        response = self._connections().request(
-            method, url, json=body, headers=headers, timeout=timeout_s
-        )
-        if response.is_success:
-            value = response.json() if response.content else {}
-            return value if isinstance(value, dict) else {}
-        raise _problem(response)
+        try:
+            response = self._connections().request(
+                method, url, json=body, headers=headers, timeout=timeout_s
+            )
+        except httpx.DecodingError as error:
+            raise httpx.RemoteProtocolError(str(error), request=error.request) from None
+        if response.is_success and not response.content:
+            return {}
+        document = _document(response)
+        if response.is_success and document is not None:
+            return document
+        raise _problem(response, document or {})
 
     def _connections(self) -> httpx.Client:
         if self._http is None or self._process != os.getpid():
@@ -298,15 +303,36 @@ class SessionHandle:
                 self._client.once("POST", f"{self._url}/renew", {}, "", self._client.timeout_s)
 
 
-def _problem(response: httpx.Response) -> ServerProblem:
+def _is_address(url: str) -> bool:
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL:
+        return False
+    return parsed.scheme in ("http", "https") and bool(parsed.host)
+
+
+def _origin(url: str | httpx.URL) -> httpx.URL:
+    return httpx.URL(url).copy_with(path="/", query=None, userinfo=b"")
+
+
+def _document(response: httpx.Response) -> dict[str, Any] | None:
     try:
         document = response.json()
     except ValueError:
-        document = None
-    told = document if isinstance(document, dict) else {}
-    slug = str(told.get("type", "")).removeprefix(TYPE_PREFIX)
-    detail = str(told.get("detail") or f"the server answered with status {response.status_code}")
-    field = str(told.get("field", ""))
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def _problem(response: httpx.Response, document: Mapping[str, Any]) -> ServerProblem:
+    kind = str(document.get("type", ""))
+    slug = kind.removeprefix(TYPE_PREFIX) if kind.startswith(TYPE_PREFIX) else ""
+    detail = str(document.get("detail", ""))
+    if not slug or not detail:
+        detail = (
+            f"{_origin(response.url)} answered with status {response.status_code} and no word of "
+            "agentgym-suite/1; is it `agentgym-suite serve env`?"
+        )
+    field = str(document.get("field", ""))
     retry_after = response.headers.get("Retry-After", "")
     return ServerProblem(response.status_code, slug, detail, field, retry_after)
 

@@ -1,8 +1,8 @@
 """The table of official data sets: who publishes them, where, under which licence.
 
-The table is `sources.toml` beside this file. A user's own file of the same shape, given as
-an argument or by `AGENTGYM_SUITE_SOURCES`, is laid over it table by table, so that a mirror
-or an offline site changes single addresses (`file://` works) and nothing else.
+The table is ``sources.toml`` beside this file. A user's own file of the same shape, given as
+an argument or by ``AGENTGYM_SUITE_SOURCES``, is laid over it table by table, so that a mirror
+or an offline site changes single addresses (``file://`` works) and nothing else.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _HUB = re.compile(r"hub:(dataset|model):([\w.-]+/[\w.-]+)(?:@([\w.-]+))?")
 
 @dataclass(frozen=True, slots=True)
 class HubAddress:
-    """A repository of the model hub: `dataset` or `model`, its id, a revision or None."""
+    """A repository of the model hub: ``dataset`` or ``model``, its id, a revision or None."""
 
     kind: str
     repository: str
@@ -41,8 +41,9 @@ class SourceFile:
 
     Attributes:
         name: its name on the disk.
-        option: the option of `agentgym-suite data import` that takes it, without dashes.
-        address: `https://…`, `file:///…`, `drive:ID` or `hub:dataset:OWNER/NAME[@REVISION]`.
+        option: the option of ``agentgym-suite data import`` that takes it, without dashes.
+        address: ``https://…``, ``file:///…``, ``drive:ID`` or
+            ``hub:dataset:OWNER/NAME[@REVISION]``.
         optional: whether the data set can be played without it.
         about_bytes: about how large it is, 0 when nobody says.
         patterns: which files of a hub repository are wanted; empty means all.
@@ -88,8 +89,8 @@ class Source:
     """One official data set.
 
     Attributes:
-        name: its name in `agentgym-suite data`.
-        environment: the folder of the environment that plays it, such as `webshop`.
+        name: its name in ``agentgym-suite data``.
+        environment: the folder of the environment that plays it, such as ``webshop``.
         title: what it is, in a few words.
         licence: the licence as far as it is known.
         files: what is published, in the order of the table.
@@ -122,7 +123,7 @@ def load_sources(override: Path | str | None = None) -> dict[str, Source]:
 
     Args:
         override: a TOML file laid over the packaged table; default: the one that
-            `AGENTGYM_SUITE_SOURCES` names, if any.
+            ``AGENTGYM_SUITE_SOURCES`` names, if any.
 
     Raises:
         UsageError: the override cannot be read or has an unknown or wrong entry.
@@ -146,7 +147,7 @@ def find_source(name: str, sources: Mapping[str, Source]) -> Source:
         return sources[name]
     except KeyError:
         known = ", ".join(sources)
-        raise UsageError(f"unknown data set {name!r}: choose one of {known}") from None
+        raise UsageError(f"unknown data set {name!r}; choose one of {known}") from None
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
@@ -154,11 +155,11 @@ def _read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(
-            f"the table of sources {path} cannot be read ({error.strerror}): correct the path or "
+            f"the table of sources {path} cannot be read ({error.strerror}); correct the path or "
             f"unset {SOURCES_VARIABLE}"
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"the table of sources {path} is not TOML ({error}): mend it") from error
+        raise UsageError(f"the table of sources {path} is not TOML ({error}); mend it") from error
 
 
 def _lay_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -174,7 +175,7 @@ def _source(name: str, table: object, origin: Path) -> Source:
     values = _checked(Source, name, table, origin)
     files = values.pop("files")
     if not files:
-        raise UsageError(f"{origin}: [{name}.files] is empty: name at least one file")
+        raise UsageError(f"{origin}: [{name}.files] is empty; name at least one file")
     return Source(
         name=name, files=tuple(_file(name, key, files[key], origin) for key in files), **values
     )
@@ -186,11 +187,11 @@ def _file(source: str, name: str, table: object, origin: Path) -> SourceFile:
     address = values["address"]
     if not any(form.fullmatch(address) for form in (_WEB, _FILE, _DRIVE, _HUB)):
         raise UsageError(
-            f"{origin}: [{place}] address {address!r} is not understood: use https://…, "
+            f"{origin}: [{place}] address {address!r} is not understood; use https://…, "
             "file:///…, drive:ID or hub:dataset:OWNER/NAME"
         )
     if not re.fullmatch(r"[\w.-]+", name) or name.strip(".") == "":
-        raise UsageError(f"{origin}: {name!r} is no plain file name: use letters, digits, . - _")
+        raise UsageError(f"{origin}: {name!r} is no plain file name; use letters, digits, . - _")
     return SourceFile(name=name, **values)
 
 
@@ -207,13 +208,13 @@ _KEY_TYPES: Mapping[str, tuple[type, str]] = {
 
 
 def _checked(kind: type[Source | SourceFile], place: str, table: object, origin: Path) -> Any:
-    """The keyword arguments for `kind` out of a TOML table, each key known and well typed."""
+    """The keyword arguments for ``kind`` out of a TOML table, each key known and well typed."""
     if not isinstance(table, dict):
-        raise UsageError(f"{origin}: {place} must be a table: write [{place}]")
+        raise UsageError(f"{origin}: {place} must be a table; write [{place}]")
     known = {item.name: item for item in fields(kind) if item.name != "name"}
     for key, value in table.items():
         if key not in known:
-            raise UsageError(f"{origin}: [{place}] has no key {key!r}: use {', '.join(known)}")
+            raise UsageError(f"{origin}: [{place}] has no key {key!r}; use {', '.join(known)}")
         expected, words = _KEY_TYPES.get(key, (str, "text"))
         if not isinstance(value, expected) or (expected is int and isinstance(value, bool)):
             raise UsageError(f"{origin}: [{place}] {key} = {value!r} must be {words}")
@@ -223,7 +224,7 @@ def _checked(kind: type[Source | SourceFile], place: str, table: object, origin:
     for key, item in known.items():
         needed = item.default is MISSING and item.default_factory is MISSING
         if needed and key not in table:
-            raise UsageError(f"{origin}: [{place}] lacks {key!r}: add it")
+            raise UsageError(f"{origin}: [{place}] lacks {key!r}; add it")
     values = dict(table)
     if "patterns" in values:
         values["patterns"] = tuple(values["patterns"])

@@ -1,7 +1,7 @@
 """Searching a BM25 index with exactly Lucene's scores and order, without Java.
 
 Bag of words: a term that occurs n times in the query weighs n, and no character is an
-operator. A term adds `w - w / (1 + f * inv)` to each of its documents, in float32 as
+operator. A term adds ``w - w / (1 + f * inv)`` to each of its documents, in float32 as
 Lucene's BM25Similarity computes it (k1 0.9, b 0.4, Anserini's); the parts are summed in
 float64, where the order of the terms cannot matter, and the sum is cast to float32.
 """
@@ -9,7 +9,7 @@ float64, where the order of the terms cannot matter, and the sum is cast to floa
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from math import log
 from pathlib import Path
 
@@ -36,15 +36,16 @@ _IDLE_WORKSPACES = 4
 class BM25Index:
     """A built index, opened for searching; threads and forked processes may share it.
 
-    Pickling keeps the folder's path only: the copy opens it again.
+    Made by ``open``. Pickling keeps the folder's path only: the copy opens it again.
+
+    Args:
+        folder: where the index lies.
+        manifest: its manifest, checked.
     """
 
-    def __init__(self, folder: Path | str) -> None:
-        """Use `BM25Index.open`, which says the same in the words of its callers."""
-        self.folder = Path(folder)
-        self.manifest: Manifest = read_manifest(
-            self.folder, kind=files.KIND, version=files.VERSION, mend=files.MEND
-        )
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self.folder = folder
+        self.manifest = manifest
         counts = self.manifest.counts
         self._size = counts["documents"]
         self._scored = counts["scored_documents"]
@@ -65,34 +66,33 @@ class BM25Index:
 
     @classmethod
     def open(cls, folder: Path | str) -> BM25Index:
-        """Open the index in `folder`; reads the manifest and no posting.
+        """Open the index in ``folder``; reads the manifest and no posting.
 
         Raises:
             DataMissing: no index is there.
             DataVersion: it was written in another format version.
             DataDamaged: a file is absent or has another size than its manifest says.
         """
-        return cls(folder)
+        folder = Path(folder)
+        manifest = read_manifest(folder, kind=files.KIND, version=files.VERSION, mend=files.MEND)
+        return cls(folder, manifest)
 
-    def __reduce__(self) -> tuple[type[BM25Index], tuple[Path]]:
-        return type(self), (self.folder,)
+    def __reduce__(self) -> tuple[Callable[[Path], BM25Index], tuple[Path]]:
+        return type(self).open, (self.folder,)
 
     def __len__(self) -> int:
         return self._size
 
     @property
     def digest(self) -> str:
-        """`sha256:<hex>` of the index's contents."""
+        """``sha256:<hex>`` of the index's contents."""
         return self.manifest.digest
 
     def search(self, query: str, k: int = 50) -> Hits:
         """The k best documents for a query, which is analysed as the documents were.
 
-        Queries are not lower-cased here before the analysis, documents neither; the analysis
-        lower-cases each token by itself.
-
         Raises:
-            UsageError: `k` is below 1.
+            UsageError: ``k`` is below 1.
         """
         return self.search_tokens(self._analyzer(query), k)
 
@@ -100,10 +100,10 @@ class BM25Index:
         """The k best documents for a query that is analysed already; order has no meaning.
 
         Raises:
-            UsageError: `k` is below 1.
+            UsageError: ``k`` is below 1.
         """
         if k < 1:
-            raise UsageError(f"k is {k}: ask for at least 1 document")
+            raise UsageError(f"k is {k}; ask for at least 1 document")
         terms = []
         for term, times in Counter(tokens).items():
             start, stop = self._terms.postings(term)

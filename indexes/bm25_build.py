@@ -1,4 +1,4 @@
-"""Building a BM25 index in bounded memory, published through `data.publish`.
+"""Building a BM25 index in bounded memory, published through ``data.publish``.
 
 Two passes. The first analyses the documents in the order in which they come and appends each
 one's (term, frequency) postings to a file. Sorting the ids then numbers the documents, and the
@@ -46,16 +46,16 @@ def build(
             are: the caller lower-cases them where its source does.
         inputs: what the documents are a function of, such as the digest of their source. A
             folder built from equal inputs is returned untouched, without reading documents.
-        progress: called with the phases `analyse`, `invert` and those of `publish`.
+        progress: called with the phases ``analyse``, ``invert`` and those of ``publish``.
         workers: processes that analyse; 1 analyses in this process.
 
     Raises:
-        UsageError: `workers` is below 1, or a document id comes twice.
+        UsageError: ``workers`` is below 1, or a document id comes twice.
         DataError: the folder holds something else, or cannot be written.
         DiskFull: no space was left.
     """
     if workers < 1:
-        raise UsageError(f"workers is {workers}: an index is built by at least 1 process")
+        raise UsageError(f"workers is {workers}; an index is built by at least 1 process")
 
     def write(working: Path) -> Contents:
         with (working / _FORWARD).open("w+b", buffering=0) as forward:
@@ -151,7 +151,7 @@ def _refuse_repeats(ids: list[str], order: NDArray[np.int64]) -> None:
     previous = None
     for number in order:
         if ids[number] == previous:
-            raise UsageError(f"document id {previous!r} comes twice: give every document its own")
+            raise UsageError(f"document id {previous!r} comes twice; give every document its own")
         previous = ids[number]
 
 

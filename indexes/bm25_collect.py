@@ -22,7 +22,7 @@ def collect(
     workers: int,
     progress: Progress | None,
 ) -> Collection:
-    """Analyse all documents; their postings go to `forward`, an unbuffered file."""
+    """Analyse all documents; their postings go to ``forward``, an unbuffered file."""
     collection = Collection(forward)
     for ids, batch in inverted(documents, workers):
         collection.add(ids, batch)
@@ -38,9 +38,9 @@ class Collection:
     Attributes:
         ids: one a document.
         terms: the vocabulary, in the order in which it was met.
-        distinct: int64, postings of each document; final after `finish`.
-        lengths: int64, tokens of each document; final after `finish`.
-        document_counts: int64, in how many documents each term occurs; final after `finish`.
+        distinct: int64, postings of each document; final after ``finish``.
+        lengths: int64, tokens of each document; final after ``finish``.
+        document_counts: int64, in how many documents each term occurs; final after ``finish``.
     """
 
     def __init__(self, forward: io.FileIO) -> None:
@@ -114,5 +114,5 @@ def _read_all(stream: io.FileIO, target: memoryview) -> None:
     while target:
         count = stream.readinto(target)
         if not count:
-            raise DataDamaged(f"{stream.name!s} ended early: run the same command again")
+            raise DataDamaged(f"{stream.name!s} ended early; run the same command again")
         target = target[count:]

@@ -66,7 +66,7 @@ def code_lengths() -> NDArray[np.int64]:
 def pair_denominators(
     pair_table: NDArray[np.int32], total_tokens: int, scored_documents: int
 ) -> NDArray[np.float32]:
-    """`1 + f * inv` of each pair, float32, operations in the order of Lucene's BM25Similarity.
+    """``1 + f * inv`` of each pair, float32, operations in the order of Lucene's BM25Similarity.
 
     Args:
         pair_table: pairs x 2, term frequency and length code.

@@ -29,7 +29,7 @@ class Batch:
     """The postings of some documents: each document's terms, ascending, with their counts.
 
     Attributes:
-        vocabulary: the terms of the batch; `terms` holds positions in it.
+        vocabulary: the terms of the batch; ``terms`` holds positions in it.
         terms: int32, one a posting, document after document.
         frequencies: int32, how often the posting's document has the term.
         distinct: int64, postings of each document.
@@ -122,7 +122,7 @@ def _in_turn(
             yield _oldest(waiting)
     except (EOFError, OSError) as error:
         raise RetrievalError(
-            "a process that analyses documents ended early: build again with fewer workers"
+            "a process that analyses documents ended early; build again with fewer workers"
         ) from error
 
 

@@ -23,12 +23,12 @@ def mapped(path: Path) -> NDArray[Any]:
     try:
         array: NDArray[Any] = np.load(path, mmap_mode="r").view(np.ndarray)
     except ValueError as error:
-        raise DataDamaged(f"{path} is not an array file: build the index again") from error
+        raise DataDamaged(f"{path} is not an array file; build the index again") from error
     return array
 
 
 class ArrayFile:
-    """A one-dimensional `.npy` array whose pieces are read into the caller's buffers.
+    """A one-dimensional ``.npy`` array whose pieces are read into the caller's buffers.
 
     Mapping it would count every posting ever touched as this process's memory, and fault it
     in page by page when the page cache is cold.
@@ -40,7 +40,7 @@ class ArrayFile:
                 np.lib.format.read_magic(stream)
                 shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
             except ValueError as error:
-                raise DataDamaged(f"{path} is not an array file: build the index again") from error
+                raise DataDamaged(f"{path} is not an array file; build the index again") from error
             self._offset = stream.tell()
         self.dtype = dtype
         self.size = int(shape[0])
@@ -49,13 +49,13 @@ class ArrayFile:
         self.close = weakref.finalize(self, os.close, self._descriptor)
 
     def read(self, start: int, out: NDArray[Any]) -> None:
-        """Fill `out` with the elements from `start` on; safe in several threads at once."""
+        """Fill ``out`` with the elements from ``start`` on; safe in several threads at once."""
         target = out.data.cast("B")
         offset = self._offset + start * out.itemsize
         while target:
             count = os.preadv(self._descriptor, [target], offset)
             if count <= 0:
-                raise DataDamaged(f"{self._path} ends early: build the index again")
+                raise DataDamaged(f"{self._path} ends early; build the index again")
             target = target[count:]
             offset += count
 

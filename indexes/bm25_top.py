@@ -20,7 +20,7 @@ def best_documents(
     Scores are cast before ties are decided: two float64 sums that differ may be one float32.
 
     Args:
-        totals: one score a document, 0 for those without any term; a multiple of `BLOCK` long.
+        totals: one score a document, 0 for those without any term; a multiple of ``BLOCK`` long.
         k: how many at most.
     """
     if len(totals) // BLOCK <= max(k, 50):

@@ -1,4 +1,4 @@
-"""The command `agentgym-suite index`: build, search, describe and verify an index."""
+"""The command ``agentgym-suite index``: build, search, describe and verify an index."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FORMATS = (
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add `index` and its subcommands to the parser of the suite."""
+    """Add ``index`` and its subcommands to the parser of the suite."""
     parser = commands.add_parser("index", help="retrieval indexes: build, search, info, verify")
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
 
@@ -125,6 +125,6 @@ def _manifest(folder: Path) -> Manifest:
         except DataMissing:
             continue
     raise DataMissing(
-        f"no index at {folder}: build one with `agentgym-suite index build bm25 "
+        f"no index at {folder}; build one with `agentgym-suite index build bm25 "
         f"--documents FILE --out {folder}`"
     )

@@ -1,16 +1,14 @@
-"""Documents in pyserini's collection form: JSON lines with `id` and `contents`."""
+"""Documents in pyserini's collection form: JSON lines with ``id`` and ``contents``."""
 
 from __future__ import annotations
 
-import gzip
+import io
 import json
-import lzma
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
-from typing import IO
 
 from agentgym_suite.errors import DataDamaged, DataMissing
+from agentgym_suite.json_stream import UNPACK_ERRORS, open_bytes
 
 
 def require_documents(path: Path | str) -> None:
@@ -20,11 +18,11 @@ def require_documents(path: Path | str) -> None:
         DataMissing: it is not.
     """
     if not Path(path).is_file():
-        raise DataMissing(f"no documents at {path}: give a file of JSON lines with id and contents")
+        raise DataMissing(f"no documents at {path}; give a file of JSON lines with id and contents")
 
 
 def read_documents(path: Path | str) -> Iterator[tuple[str, str]]:
-    """The (id, contents) of every line of a `.jsonl` file, plain, `.gz` or `.xz`.
+    """The (id, contents) of every line of a ``.jsonl`` file, plain, ``.gz`` or ``.xz``.
 
     Raises:
         DataMissing: the file is not there.
@@ -33,25 +31,17 @@ def read_documents(path: Path | str) -> Iterator[tuple[str, str]]:
     path = Path(path)
     require_documents(path)
     number = 0
-    with closing(_open(path)) as stream:
+    with io.TextIOWrapper(open_bytes(path), encoding="utf-8") as stream:
         try:
             for line in stream:
                 number += 1
                 if not line.isspace():
                     yield _document(line)
-        except (ValueError, EOFError, lzma.LZMAError, gzip.BadGzipFile) as error:
+        except (ValueError, *UNPACK_ERRORS) as error:
             raise DataDamaged(
-                f"{path} line {max(number, 1)} is not a document ({error}): every line is "
+                f"{path} line {max(number, 1)} is not a document ({error}); every line is "
                 'a JSON object like {"id": "B01", "contents": "a red shoe"}'
             ) from error
-
-
-def _open(path: Path) -> IO[str]:
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8")
-    if path.suffix == ".xz":
-        return lzma.open(path, "rt", encoding="utf-8")
-    return path.open(encoding="utf-8")
 
 
 def _document(line: str) -> tuple[str, str]:

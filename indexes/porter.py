@@ -1,7 +1,7 @@
 """The Porter stemmer, as Lucene's PorterStemFilter runs it.
 
 M. F. Porter, "An algorithm for suffix stripping", Program 14(3), 1980, with the two changes of
-its author's later programs: `bli` -> `ble` (for `abli` -> `able`) and `logi` -> `log`.
+its author's later programs: ``bli`` -> ``ble`` (for ``abli`` -> ``able``) and ``logi`` -> ``log``.
 Every character that is not one of a, e, i, o, u, y counts as a consonant.
 """
 
@@ -54,7 +54,7 @@ def stem(word: str) -> str:
 
 
 def _shape(word: str) -> str:
-    """The word as `c` (consonant) and `v` (vowel); y is a vowel after a consonant."""
+    """The word as ``c`` (consonant) and ``v`` (vowel); y is a vowel after a consonant."""
     kinds = []
     previous = "v"
     for letter in word:
@@ -122,7 +122,7 @@ def _replace(word: str, rules: tuple[tuple[str, str], ...]) -> str:
 
 
 def _step_4(word: str) -> str:
-    """Drop the first suffix found where the rest has m > 1; `ion` keeps its s or t."""
+    """Drop the first suffix found where the rest has m > 1; ``ion`` keeps its s or t."""
     for suffix in _STEP_4.get(word[-2], ()):
         if word.endswith(suffix):
             kept = word[:-3] if suffix in ("sion", "tion") else word[: -len(suffix)]

@@ -1,6 +1,6 @@
 """Lucene's StandardTokenizer: Unicode word breaks (UAX #29) with emoji sequences (UTS #51).
 
-A text is first spelled as one letter a character, its class (`word_breaks.class_table`); the
+A text is first spelled as one letter a character, its class (``word_breaks.class_table``); the
 rules are then a regular expression over these letters. Text of ASCII alone, by far the most,
 has a quicker expression of its own. Every part is possessive: the tokeniser never goes back,
 so a megabyte of anything takes linear time.
@@ -58,7 +58,7 @@ _CONNECTORS = re.compile("(?:_[xszvVktT]*+)++")
 
 
 def tokenize(text: str) -> list[str]:
-    """The tokens of a text, and its runs of connectors (`__`), which Lucene drops."""
+    """The tokens of a text, and its runs of connectors (``__``), which Lucene drops."""
     if text.isascii():
         tokens: list[str] = _ASCII_TOKENS.findall(text)
     else:
@@ -73,7 +73,7 @@ def tokenize(text: str) -> list[str]:
 
 
 def is_connectors(token: str) -> bool:
-    """Whether a token of `tokenize` is nothing but connectors."""
+    """Whether a token of ``tokenize`` is nothing but connectors."""
     return _CONNECTORS.fullmatch(token.translate(_CLASSES)) is not None
 
 
@@ -105,7 +105,7 @@ def _cut(token: str) -> list[str]:
 
 
 def _window_end(token: str, start: int) -> int:
-    """Where 255 UTF-16 units from `start` end; a character is never cut in two."""
+    """Where 255 UTF-16 units from ``start`` end; a character is never cut in two."""
     end = start
     units = 0
     for character in token[start : start + MAX_TOKEN_UNITS]:

@@ -2,7 +2,7 @@
 
 Facts, not code: the Word_Break, Line_Break, Script and Emoji properties of UAX #29 and UTS #51,
 reduced to the classes that the tokeniser tells apart. Each constant lists code points and
-ranges in hexadecimal. Python's own `unicodedata` follows the interpreter's Unicode version and
+ranges in hexadecimal. Python's own ``unicodedata`` follows the interpreter's Unicode version and
 would make tokens, hence rankings, depend on it.
 """
 
@@ -199,11 +199,11 @@ _PAIRS = {"LP": "M", "Sx": "s", ":,": "."}
 
 
 def class_table() -> str:
-    """A letter for every code point, for `str.translate`; a blank for what is in no token.
+    """A letter for every code point, for ``str.translate``; a blank for what is in no token.
 
     L letter, M letter that is an emoji too, H Hebrew letter, N digit, K Katakana, I ideograph,
     S complex context, _ connector; x extends, and so do s (of complex context), z (joiner),
-    v and V (presentation selectors), k (keycap), t and T (tags); : joins letters, `,` digits,
+    v and V (presentation selectors), k (keycap), t and T (tags); : joins letters, ``,`` digits,
     . and ' both, " Hebrew letters; P emoji, B emoji that takes a modifier, m modifier,
     R regional indicator, # begins a keycap.
     """

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +15,8 @@ from starlette.requests import ClientDisconnect, Request
 from agentgym_suite.servers.problems import Problem
 
 MAX_BODY_BYTES = 2 << 20
+BODY_TIMEOUT_S = 30.0
+DEEPEST_NESTING = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +36,19 @@ class Field:
     check: Callable[[Any], bool] | None = None
 
 
-async def read_body(request: Request, limit: int = MAX_BODY_BYTES) -> bytes:
+async def read_body(
+    request: Request, limit: int = MAX_BODY_BYTES, timeout_s: float = BODY_TIMEOUT_S
+) -> bytes:
     """The whole body.
 
+    Args:
+        request: the request, its body unread.
+        limit: most bytes.
+        timeout_s: most seconds until its last byte.
+
     Raises:
-        Problem: ``too-large`` as soon as that is known.
+        Problem: ``too-large`` as soon as that is known; ``too-slow``; ``bad-json`` for a body that
+            ends early.
     """
     declared = request.headers.get("content-length", "")
     if declared.isascii() and declared.isdigit() and int(declared) > limit:
@@ -44,11 +56,18 @@ async def read_body(request: Request, limit: int = MAX_BODY_BYTES) -> bytes:
     chunks: list[bytes] = []
     size = 0
     try:
-        async for chunk in request.stream():
-            size += len(chunk)
-            if size > limit:
-                raise _too_large(limit)
-            chunks.append(chunk)
+        async with asyncio.timeout(timeout_s):
+            async for chunk in request.stream():
+                size += len(chunk)
+                if size > limit:
+                    raise _too_large(limit)
+                chunks.append(chunk)
+    except TimeoutError:
+        raise Problem(
+            "too-slow",
+            f"the body took more than {timeout_s:g} s; send it faster",
+            headers={"Connection": "close"},
+        ) from None
     except ClientDisconnect:
         raise Problem("bad-json", "the connection ended within the body; send it whole") from None
     return b"".join(chunks)
@@ -69,20 +88,22 @@ def parse_object(body: bytes) -> dict[str, Any]:
     """A JSON object from bytes.
 
     Raises:
-        Problem: ``bad-json``; ``invalid`` for text that UTF-8 cannot carry.
+        Problem: ``bad-json``, also for numbers and nestings that no answer could repeat;
+            ``invalid`` for text that UTF-8 cannot carry.
     """
     if not body.strip():
         return {}
     try:
-        value = json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
+        value = json.loads(
+            body.decode("utf-8"), parse_constant=_refuse_constant, parse_float=_finite
+        )
     except (ValueError, RecursionError) as error:
         raise Problem(
             "bad-json", f"the body is not JSON ({type(error).__name__}); send a JSON object"
         ) from None
     if not isinstance(value, dict):
         raise Problem("bad-json", f"the body is a JSON {type(value).__name__}; send a JSON object")
-    if b"\\u" in body:
-        _refuse_surrogates(value)
+    _check_values(value)
     return value
 
 
@@ -115,7 +136,7 @@ def parse_form(body: bytes) -> dict[str, str]:
     """The members of a form sent as ``application/x-www-form-urlencoded``; the first one wins.
 
     Raises:
-        Problem: ``invalid`` if there are more than 100.
+        Problem: ``invalid``: there are more than 100.
     """
     try:
         pairs = parse_qsl(
@@ -142,7 +163,14 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-def _refuse_surrogates(value: Any, field: str = "") -> None:
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"{digits[:80]} is too large")
+    return number
+
+
+def _check_values(value: Any, field: str = "", depth: int = 1) -> None:
     if isinstance(value, str):
         try:
             value.encode("utf-8")
@@ -150,10 +178,14 @@ def _refuse_surrogates(value: Any, field: str = "") -> None:
             raise invalid(
                 field or "a text", "has a lone surrogate; send text that UTF-8 can carry"
             ) from None
+    elif isinstance(value, dict | list) and depth > DEEPEST_NESTING:
+        raise Problem(
+            "bad-json", f"the body is nested more than {DEEPEST_NESTING} deep; send it flatter"
+        )
     elif isinstance(value, dict):
         for name, member in value.items():
-            _refuse_surrogates(name, "a field name")
-            _refuse_surrogates(member, name)
+            _check_values(name, "a field name")
+            _check_values(member, name[:80], depth + 1)
     elif isinstance(value, list):
         for member in value:
-            _refuse_surrogates(member, field)
+            _check_values(member, field, depth + 1)

@@ -10,6 +10,7 @@ from typing import Any
 
 from agentgym_suite.errors import UsageError
 from agentgym_suite.registry import ENV_IDS
+from agentgym_suite.servers.sessions import LONGEST_LEASE_S
 
 TOKEN_VARIABLE = "AGENTGYM_SUITE_TOKEN"
 
@@ -29,27 +30,33 @@ def _register_webshop(kinds: Any) -> None:
         description="The shop as a web site for people, with the same pages as JSON under /api.",
     )
     _add_address(parser, port=3000)
-    parser.add_argument("--data", metavar="PATH", help="official files or a built store")
-    parser.add_argument("--goals", choices=("human", "synthetic"), help="whose wishes")
-    parser.add_argument("--search", choices=("bm25", "lucene"), default="bm25", help="the index")
+    parser.add_argument(
+        "--data", metavar="PATH", help="official files or a built store (the embedded catalogue)"
+    )
+    parser.add_argument(
+        "--goals",
+        choices=("human", "synthetic"),
+        help="whose wishes (human where the data has a hundred or more)",
+    )
+    parser.add_argument(
+        "--search", choices=("bm25", "lucene"), default="bm25", help="the index (%(default)s)"
+    )
     parser.add_argument("--attrs", action="store_true", help="products have an attributes page")
     parser.add_argument(
         "--show-reward-parts", action="store_true", help="tell how a score came about"
     )
     parser.add_argument(
-        "--show-goals", action="store_true", help="tell goals, the answers, under /api/goals"
+        "--show-goals",
+        action="store_true",
+        help="tell each goal, which is the answer, at /api/goals/{id}",
     )
     parser.add_argument(
         "--buy-by-get", action="store_true", help="let the original's purchase address work"
     )
-    parser.add_argument("--log", metavar="FILE", help="append one JSON line a page to this file")
     parser.add_argument(
-        "--max-sessions", type=_positive, default=10_000, metavar="N", help="customers at a time"
+        "--log", metavar="FILE", help="append one JSON line a page to this file (none)"
     )
-    parser.add_argument(
-        "--lease", type=_lease, default=3_600.0, metavar="S", help="seconds that a silent one stays"
-    )
-    parser.add_argument("--threads", type=_positive, metavar="N", help="pages made at a time")
+    _add_limits(parser, max_sessions=10_000, lease_s=3_600)
     parser.set_defaults(run=serve_webshop)
 
 
@@ -66,33 +73,47 @@ def _register_env(kinds: Any) -> None:
         action="append",
         choices=ENV_IDS,
         metavar="ID",
-        help="an environment; all unless given",
+        help=f"an environment; may be repeated ({', '.join(ENV_IDS)})",
     )
     parser.add_argument(
-        "--data", action="append", default=[], metavar="ID=PATH", help="the data of an environment"
+        "--data",
+        action="append",
+        default=[],
+        metavar="ID=PATH",
+        help="the data of an environment; may be repeated (its embedded world)",
+    )
+    _add_limits(parser, max_sessions=256, lease_s=600)
+    parser.add_argument(
+        "--step-timeout",
+        type=_seconds,
+        default=60,
+        metavar="S",
+        help="longest reset or step (%(default)s)",
     )
     parser.add_argument(
-        "--max-sessions", type=_positive, default=256, metavar="N", help="sessions at a time"
+        "--queue",
+        type=_positive,
+        default=1_024,
+        metavar="N",
+        help="requests that may wait for a thread (%(default)s)",
     )
     parser.add_argument(
-        "--lease", type=_lease, default=600.0, metavar="S", help="seconds that a silent one stays"
+        "--drain",
+        type=_seconds,
+        default=30,
+        metavar="S",
+        help="seconds to finish after SIGTERM (%(default)s)",
     )
     parser.add_argument(
-        "--step-timeout", type=_seconds, default=60.0, metavar="S", help="longest reset or step"
-    )
-    parser.add_argument("--threads", type=_positive, metavar="N", help="steps at a time")
-    parser.add_argument(
-        "--queue", type=_positive, default=1_024, metavar="N", help="requests that may wait"
-    )
-    parser.add_argument(
-        "--drain", type=_seconds, default=30.0, metavar="S", help="seconds to finish after SIGTERM"
-    )
-    parser.add_argument(
-        "--workers", type=int, default=1, metavar="N", help="1: sessions live in one process"
+        "--workers",
+        type=int,
+        default=1,
+        metavar="N",
+        help="always 1, since sessions live in one process (%(default)s)",
     )
     access = parser.add_mutually_exclusive_group()
     access.add_argument(
-        "--token-file", metavar="FILE", help=f"the bearer token; or set {TOKEN_VARIABLE}"
+        "--token-file", metavar="FILE", help=f"the bearer token (that of {TOKEN_VARIABLE})"
     )
     access.add_argument("--insecure", action="store_true", help="no token on an open address")
     parser.set_defaults(run=serve_env)
@@ -100,6 +121,7 @@ def _register_env(kinds: Any) -> None:
 
 def serve_webshop(args: argparse.Namespace) -> int:
     """Run the shop's site until it is stopped."""
+    from agentgym_suite.progress_bars import progress_bars
     from agentgym_suite.servers.http_server import (
         accepted_hosts,
         address_of,
@@ -112,7 +134,10 @@ def serve_webshop(args: argparse.Namespace) -> int:
     from agentgym_suite.webshop.catalogue import open_catalogue
 
     with open_socket(args.host, args.port) as listener:
-        catalogue = open_catalogue(args.data, goals=args.goals, search=args.search)
+        with progress_bars() as progress:
+            catalogue = open_catalogue(
+                args.data, goals=args.goals, search=args.search, progress=progress
+            )
         site = ShopSite(
             Visits(
                 catalogue,
@@ -126,7 +151,7 @@ def serve_webshop(args: argparse.Namespace) -> int:
                 buy_by_get=args.buy_by_get,
             ),
             log=TrajectoryLog(args.log) if args.log else None,
-            threads=args.threads or _cores(),
+            threads=args.threads,
         )
         _say(
             f"The shop is open at {address_of(listener)} "
@@ -173,7 +198,7 @@ def serve_env(args: argparse.Namespace) -> int:
         max_sessions=args.max_sessions,
         lease_s=args.lease,
         step_timeout_s=args.step_timeout,
-        threads=args.threads or _cores(),
+        threads=args.threads,
         queue=args.queue,
     )
     host = EnvHost(served, limits)
@@ -192,7 +217,31 @@ def serve_env(args: argparse.Namespace) -> int:
 def _add_address(parser: argparse.ArgumentParser, *, port: int) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
     parser.add_argument(
-        "--port", type=_port, default=port, help="port to listen on (%(default)s); 0 for a free one"
+        "--port", type=_port, default=port, help="port to listen on, 0 for a free one (%(default)s)"
+    )
+
+
+def _add_limits(parser: argparse.ArgumentParser, *, max_sessions: int, lease_s: int) -> None:
+    parser.add_argument(
+        "--max-sessions",
+        type=_positive,
+        default=max_sessions,
+        metavar="N",
+        help="sessions at a time (%(default)s)",
+    )
+    parser.add_argument(
+        "--lease",
+        type=_lease,
+        default=lease_s,
+        metavar="S",
+        help="seconds that a silent session stays (%(default)s)",
+    )
+    parser.add_argument(
+        "--threads",
+        type=_positive,
+        default=max(2, os.cpu_count() or 1),
+        metavar="N",
+        help="requests worked on at a time (the cores of this machine, at least 2)",
     )
 
 
@@ -219,37 +268,34 @@ def _data_of(pairs: list[str], env_ids: tuple[str, ...]) -> dict[str, str]:
     return data
 
 
-def _cores() -> int:
-    return max(2, os.cpu_count() or 1)
-
-
 def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
 def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is less than 1")
-    return number
+    if not (text.isascii() and text.isdigit() and int(text) >= 1):
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 on")
+    return int(text)
 
 
 def _port(text: str) -> int:
-    number = int(text)
-    if not 0 <= number < 1 << 16:
-        raise argparse.ArgumentTypeError(f"{text} is no port; give 0 to 65535")
-    return number
+    if not (text.isascii() and text.isdigit() and int(text) < 1 << 16):
+        raise argparse.ArgumentTypeError(f"{text!r} is no port; give 0 to 65535")
+    return int(text)
 
 
 def _lease(text: str) -> float:
-    number = float(text)
-    if not 1 <= number <= 86_400:
-        raise argparse.ArgumentTypeError(f"{text} is no lease; give 1 to 86400 seconds")
-    return number
+    seconds = _seconds(text)
+    if not 1 <= seconds <= LONGEST_LEASE_S:
+        raise argparse.ArgumentTypeError(f"{text} is no lease; give 1 to {LONGEST_LEASE_S} seconds")
+    return seconds
 
 
 def _seconds(text: str) -> float:
-    number = float(text)
-    if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds above 0")
-    return number
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+    return seconds

@@ -44,7 +44,7 @@ class Creations:
             make: opens the session; a failure is not kept.
 
         Raises:
-            Problem: ``key-mismatch`` if the key belonged to another request.
+            Problem: ``key-mismatch``: the key belonged to another request.
         """
         if not key:
             return await make(), False

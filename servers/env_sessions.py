@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import gymnasium as gym
 
 from agentgym_suite.errors import UnknownSplit, UnknownTask, UsageError
 from agentgym_suite.servers.env_specs import Served, session_spec, tasks_page, text_env
 from agentgym_suite.servers.problems import Problem, encode_json
+
+T = TypeVar("T")
 
 
 class RunningWork(NamedTuple):
@@ -68,6 +71,8 @@ class EnvSession:
         self.running: RunningWork | None = None
         self._last_reset: StoredReset | None = None
         self._last_step: StoredStep | None = None
+        self._at_work = threading.Lock()
+        self._closing = False
 
     # ------------------------------------------------------------------ what may come next
 
@@ -75,7 +80,7 @@ class EnvSession:
         """The stored answer if this reset was made before under its key.
 
         Raises:
-            Problem: ``key-mismatch`` if the key belonged to another reset.
+            Problem: ``key-mismatch``: the key belonged to another reset.
         """
         stored = self._last_reset
         if not key or stored is None or stored.key != key:
@@ -91,7 +96,7 @@ class EnvSession:
         """The stored answer if this is the last step again, None if it is the next one.
 
         Raises:
-            Problem: if it is neither.
+            Problem: it is neither.
         """
         if self.episode == 0:
             raise Problem("not-reset", "the session has no episode; reset it before the first step")
@@ -129,11 +134,11 @@ class EnvSession:
         """*Work*: make the environment; what a client must know of it.
 
         Raises:
-            Problem: ``invalid`` if the client's arguments do not fit.
+            Problem: ``invalid``: the client's arguments do not fit.
         """
         try:
             self.env = self.served.make(self.kwargs)
-        except (UsageError, TypeError, ValueError) as error:
+        except (UsageError, TypeError, ValueError, OverflowError) as error:
             if not self.kwargs:
                 raise
             told = str(error) if isinstance(error, UsageError) else "its values do not fit"
@@ -197,11 +202,27 @@ class EnvSession:
         """*Work*: a part of the environment's task ids."""
         return encode_json(tasks_page(text_env(self._environment()).tasks, offset, limit))
 
+    def run(self, work: Callable[[], T]) -> T:
+        """*Work*: do a piece of work, and what ``close`` left to it."""
+        try:
+            with self._at_work:
+                return work()
+        finally:
+            if self._closing:
+                self.close()
+
     def close(self) -> None:
-        """*Work*: close the environment; may be called again."""
-        env, self.env = self.env, None
-        if env is not None:
-            env.close()
+        """*Work*: close the environment, at the end of work that hangs; may be called again."""
+        self._closing = True
+        # the thread of a step that was given up may still be inside the environment
+        if not self._at_work.acquire(blocking=False):
+            return
+        try:
+            env, self.env = self.env, None
+            if env is not None:
+                env.close()
+        finally:
+            self._at_work.release()
 
     def _environment(self) -> gym.Env[str, str]:
         if self.env is None:

@@ -36,7 +36,7 @@ class Served:
         """A new environment.
 
         Raises:
-            UsageError: if it cannot be made so.
+            UsageError: it cannot be made so.
         """
         # the checker compares observations with the space at each step, which tests do already
         return gym.make(self.env_id, disable_env_checker=True, **{**self.kwargs, **client_kwargs})
@@ -46,7 +46,7 @@ def text_env(env: gym.Env[str, str]) -> TextEnv:
     """The environment inside its wrappers.
 
     Raises:
-        UsageError: if it is none of the suite's kind.
+        UsageError: it is none of the suite's kind.
     """
     inner = env.unwrapped
     if not isinstance(inner, TextEnv):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from agentgym_suite.errors import UsageError
+from agentgym_suite.errors import AgentGymSuiteError, UsageError
 from agentgym_suite.servers.bodies import invalid
 from agentgym_suite.servers.env_sessions import EnvSession, RunningWork
 from agentgym_suite.servers.env_specs import HORIZON_KWARG, Served, env_info
@@ -65,7 +65,7 @@ class EnvHost:
         on_end: told of every ended session.
 
     Raises:
-        UsageError: if an id is served twice, or none is.
+        UsageError: an id is served twice, or none is.
     """
 
     def __init__(
@@ -130,10 +130,11 @@ class EnvHost:
         for env_id, served in self.served.items():
             try:
                 self.infos[env_id] = await self.pool.run(partial(_describe, served))
-            except Exception:
+            except Exception as error:
                 # a server that cannot play must say so at /readyz, with the reason in its log
                 self.failure = f"{env_id} could not be loaded; see the server's log"
-                _log.exception("%s could not be loaded", env_id)
+                known = isinstance(error, AgentGymSuiteError)
+                _log.error("%s could not be loaded: %s", env_id, error, exc_info=not known)
 
     async def _reap(self) -> None:
         pause = min(LONGEST_REAPER_PAUSE_S, max(0.05, self.limits.lease_s / 4))
@@ -155,7 +156,7 @@ class EnvHost:
         """
         if self.draining:
             raise Problem("draining", "the server is shutting down; try another", retry_after_s=30)
-        info = await self._info(env_id)
+        info = self._info(env_id)
         for name, value in kwargs.items():
             if name not in info["remote_kwargs"]:
                 raise Problem(
@@ -226,12 +227,19 @@ class EnvHost:
             self._spawn(self._close(place))
 
     async def use(
+        self, place: EnvPlace, fingerprint: tuple[Any, ...], work: Callable[[], Any]
+    ) -> Any:
+        """The answer of ``use_or_repeat`` to a request whose answers are not kept."""
+        answer, _ = await self.use_or_repeat(place, fingerprint, work, lambda: None)
+        return answer
+
+    async def use_or_repeat(
         self,
         place: EnvPlace,
         fingerprint: tuple[Any, ...],
         work: Callable[[], Any],
-        stored: Callable[[], bytes | None] = lambda: None,
-    ) -> Any:
+        stored: Callable[[], bytes | None],
+    ) -> tuple[Any, bool]:
         """Run environment work of a session, one at a time.
 
         Args:
@@ -240,20 +248,12 @@ class EnvHost:
             work: the work, called in a thread.
             stored: the answer kept from before, looked up when the session is free.
 
+        Returns:
+            The answer, and whether it was given to an earlier request.
+
         Raises:
             Problem: ``busy``, ``broken``, ``overloaded``, ``step-timeout`` or ``env-error``.
         """
-        answer, _ = await self.use_or_repeat(place, fingerprint, work, stored)
-        return answer
-
-    async def use_or_repeat(
-        self,
-        place: EnvPlace,
-        fingerprint: tuple[Any, ...],
-        work: Callable[[], Any],
-        stored: Callable[[], bytes | None] = lambda: None,
-    ) -> tuple[Any, bool]:
-        """Like ``use``; also whether the answer is a repeated one."""
         value = place.value
         _check_whole(place)
         if not place.lock.acquire(blocking=False):
@@ -281,16 +281,8 @@ class EnvHost:
 
     async def _work(self, place: EnvPlace, work: Callable[[], Any]) -> Any:
         value = place.value
-
-        def guarded() -> Any:
-            try:
-                return work()
-            finally:
-                if value.broken:  # it was written off meanwhile, so nobody else will close it
-                    value.close()
-
         try:
-            return await self.pool.run(guarded, self.limits.step_timeout_s)
+            return await self.pool.run(partial(value.run, work), self.limits.step_timeout_s)
         except JobTimeout:
             value.broken = "a call took too long"
             raise Problem(
@@ -317,7 +309,7 @@ class EnvHost:
             place.lock.release()
             self.table.renew(place)
 
-    async def _info(self, env_id: str) -> dict[str, Any]:
+    def _info(self, env_id: str) -> dict[str, Any]:
         if env_id not in self.served:
             raise Problem(
                 "no-env", f"{env_id[:80]!r} is not served here; use {', '.join(self.served)}"

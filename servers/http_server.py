@@ -17,6 +17,8 @@ from agentgym_suite.errors import UsageError
 from agentgym_suite.servers.gate import LOOPBACK_HOSTS
 
 LAST_ANSWERS_S = 5
+# a thousand characters of search words take 12 kB in an address, and options come on top
+LONGEST_HEAD_BYTES = 1 << 16
 
 
 class DrainingServer(uvicorn.Server):
@@ -65,7 +67,7 @@ def open_socket(host: str, port: int) -> socket.socket:
     """A listening socket.
 
     Raises:
-        UsageError: if the port is taken or the host is not this machine's.
+        UsageError: the port is taken, or the host is not this machine's.
     """
     try:
         # resolved first, so that the family is known
@@ -133,6 +135,7 @@ def run_server(
         server_header=False,
         ws="none",
         timeout_graceful_shutdown=LAST_ANSWERS_S,
+        h11_max_incomplete_event_size=LONGEST_HEAD_BYTES,
     )
     server = DrainingServer(config, drain=drain, in_use=in_use, drain_s=drain_s)
     server.run(sockets=[listener])

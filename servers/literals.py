@@ -34,7 +34,7 @@ def parse_list(text: str) -> list[str]:
     """``['a', "b"]`` as a list.
 
     Raises:
-        LiteralError: if the text is anything else.
+        LiteralError: the text is anything else.
     """
     reader = _Reader(text)
     values: list[str] = []
@@ -53,7 +53,7 @@ def parse_dict(text: str) -> dict[str, str]:
     """``{'a': "b"}`` as a dictionary; of equal keys the last one counts.
 
     Raises:
-        LiteralError: if the text is anything else.
+        LiteralError: the text is anything else.
     """
     reader = _Reader(text)
     values: dict[str, str] = {}

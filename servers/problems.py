@@ -15,6 +15,7 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from agentgym_suite.errors import AgentGymSuiteError
 
@@ -37,6 +38,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "action-mismatch": (409, "This step was another action"),
     "key-mismatch": (409, "This key belonged to another request"),
     "lease-expired": (410, "The session has ended"),
+    "too-slow": (408, "The body came too slowly"),
     "too-large": (413, "Too large"),
     "forbidden-host": (421, "Not a host of this server"),
     "invalid": (422, "A field is wrong"),
@@ -101,7 +103,7 @@ def problem_response(problem: Problem, request_id: str) -> Response:
 
 def explain(request: Request, error: Exception) -> Problem:
     """Any exception of a handler or of the router as a problem."""
-    path = request.url.path[:200]
+    path = request.scope["path"][:200]  # request.url would read the client's Host header
     if isinstance(error, Problem):
         return error
     if isinstance(error, HTTPException) and error.status_code == 405:
@@ -112,8 +114,16 @@ def explain(request: Request, error: Exception) -> Problem:
             headers=error.headers,
         )
     if isinstance(error, HTTPException):
-        return Problem("not-found", f"{path} is no address of this server")
+        return Problem(
+            "not-found",
+            f"{path} is no address of this server; it has {', '.join(_addresses(request))}",
+        )
     return Problem("env-error", "the server failed; its log has the reason under this request's id")
+
+
+def _addresses(request: Request) -> list[str]:
+    routes = [route for route in request.app.routes if isinstance(route, Route)]
+    return [r.path for r in routes if "GET" in (r.methods or ()) and "{" not in r.path]
 
 
 async def answer_error(request: Request, error: Exception) -> Response:
@@ -128,8 +138,8 @@ def encode_json(value: Any) -> bytes:
     """Compact UTF-8 JSON.
 
     Raises:
-        ValueError: on a number that is not finite, or on text that UTF-8 cannot carry.
-        TypeError: on a value that JSON has no form for.
+        ValueError: a number is not finite, or UTF-8 cannot carry a text.
+        TypeError: JSON has no form for a value.
     """
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.encode("utf-8")

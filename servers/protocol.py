@@ -302,7 +302,7 @@ def idempotency_key(request: Request) -> str:
     """The request's key, "" if none.
 
     Raises:
-        Problem: ``invalid`` if it is too long.
+        Problem: ``invalid``: it is too long.
     """
     key = request.headers.get("idempotency-key", "")
     if len(key) > LONGEST_KEY:

@@ -115,7 +115,7 @@ class SessionTable(Generic[T]):
         """A new session.
 
         Raises:
-            TableFull: if ``limit`` sessions are live.
+            TableFull: ``limit`` sessions are live.
         """
         with self._lock:
             return self._add(self._new_id(), value, self.lease_s if lease_s is None else lease_s)
@@ -126,7 +126,7 @@ class SessionTable(Generic[T]):
         For values that need no closing: an expired one is replaced where it stands.
 
         Raises:
-            TableFull: if it would be made and ``limit`` sessions are live.
+            TableFull: it would be made and ``limit`` sessions are live.
         """
         with self._lock:
             session = self._live.get(session_id)
@@ -144,8 +144,8 @@ class SessionTable(Generic[T]):
         """The live session of this id, its lease renewed.
 
         Raises:
-            NoSession: if the id is unknown.
-            SessionEnded: if the session is over.
+            NoSession: the id is unknown.
+            SessionEnded: the session is over.
         """
         with self._lock:
             session = self._live.get(session_id)
@@ -180,7 +180,7 @@ class SessionTable(Generic[T]):
         """Take a session out, for the caller to close; None if it had ended before.
 
         Raises:
-            NoSession: if the id is unknown.
+            NoSession: the id is unknown.
         """
         with self._lock:
             session = self._live.pop(session_id, None)

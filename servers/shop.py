@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -53,7 +54,7 @@ class ShopSettings:
 
     Attributes:
         show_parts: the done page tells the reward's parts and the target.
-        show_goals: ``/api/goals/{id}`` tells what a goal's answer is.
+        show_goals: ``/api/goals/{id}`` tells what a goal's answer is, ``/api/goals`` their ids.
         buy_by_get: the original's purchase address works by GET, too.
     """
 
@@ -136,7 +137,7 @@ class ShopSite:
 
     async def page(self, request: Request) -> Response:
         """A page of the shop, or of its JSON side."""
-        raw_path = request.scope.get("raw_path") or request.url.path.encode("utf-8")
+        raw_path = request.scope.get("raw_path") or request.scope["path"].encode("utf-8")
         wants_json = _wants_json(request)
         parts: list[str] = []
         try:
@@ -188,7 +189,7 @@ class ShopSite:
         self, visitor: _Visitor, address: Address, visit: Visit, session: ShopSession
     ) -> Response:
         if address.page == "done" and not self.visits.receipt(visit, session):
-            if not self.settings.buy_by_get:
+            if not self.settings.buy_by_get or visitor.method != "GET":  # a HEAD buys nothing
                 raise _wrong_method(visitor.method, "POST")
             self.visits.buy(visit, session)
         return self._show(visitor, visit, session)
@@ -259,7 +260,10 @@ def shop_app(site: ShopSite, *, hosts: tuple[str, ...] = ()) -> ASGIApp:
         site: the handlers.
         hosts: accepted ``Host`` names; empty for any.
     """
-    app = Starlette(routes=site.routes, exception_handlers={Exception: site.fail})
+    app = Starlette(
+        routes=site.routes,
+        exception_handlers=dict.fromkeys((HTTPException, Exception), site.fail),
+    )
     app.router.redirect_slashes = False
     return Gate(app, hosts=hosts, headers=HEADERS)
 
@@ -273,7 +277,7 @@ def _known_session(parts: list[str]) -> str:
 
 
 def _wants_json(request: Request) -> bool:
-    if request.url.path.split("/")[1] == API_PREFIX:
+    if f"{request.scope['path']}/".startswith(f"/{API_PREFIX}/"):
         return True
     accepted = request.headers.get("accept", "")
     return "application/json" in accepted and "text/html" not in accepted

@@ -39,6 +39,8 @@ class ShopApi:
             return partial(self._product, parts[1])
         if len(parts) == 2 and parts[0] == "goals":
             return partial(self._goal, parts[1])
+        if list(parts) == ["goals"]:
+            return self._goals
         return None
 
     def _info(self) -> dict[str, Any]:
@@ -65,9 +67,22 @@ class ShopApi:
             )
         return product_value(product)
 
+    def _goals(self) -> dict[str, Any]:
+        self._check_goals_shown()
+        goals = self._catalogue.goals
+        return {
+            "kind": goals.kind,
+            "count": len(goals),
+            "first": f"{goals.kind}-0",
+            "last": f"{goals.kind}-{len(goals) - 1}",
+        }
+
     def _goal(self, goal_id: str) -> dict[str, Any]:
+        self._check_goals_shown()
+        return goal_value(self._visits.goal(goal_id))
+
+    def _check_goals_shown(self) -> None:
         if not self._show_goals:
             raise Problem(
                 "not-found", "goals are not told here; start the shop with --show-goals for them"
             )
-        return goal_value(self._visits.goal(goal_id))

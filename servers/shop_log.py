@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import threading
 from datetime import UTC, datetime
+from io import RawIOBase
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from agentgym_suite.errors import UsageError
 from agentgym_suite.webshop.actions import CLICK, SEARCH, parse_action
@@ -20,12 +21,13 @@ class TrajectoryLog:
         path: the file; made if absent.
 
     Raises:
-        UsageError: if it cannot be written.
+        UsageError: it cannot be written.
     """
 
     def __init__(self, path: Path | str) -> None:
         try:
-            self._file: TextIO = Path(path).open("a", encoding="utf-8", buffering=1)  # noqa: SIM115
+            # unbuffered: a line is one write, so that even a killed server leaves none half written
+            self._file: RawIOBase = Path(path).open("ab", buffering=0)  # noqa: SIM115
         except OSError as error:
             raise UsageError(
                 f"the log {path} cannot be written ({error.strerror}); name another file"
@@ -53,7 +55,7 @@ class TrajectoryLog:
             "sub_page": state.sub_page,
             "reward": None if state.reward is None else state.reward.total,
         }
-        line = json.dumps(record, ensure_ascii=False) + "\n"
+        line = json.dumps(record, ensure_ascii=False).encode("utf-8") + b"\n"
         with self._lock:
             self._file.write(line)
 

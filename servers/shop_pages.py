@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from importlib import resources
+from urllib.parse import urlsplit
 
 from jinja2 import ChoiceLoader, PackageLoader
 
@@ -17,6 +18,8 @@ CONTENT_SECURITY_POLICY = (
     "default-src 'none'; style-src 'self'; img-src 'self' data: http: https:; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
+# RFC 2606: nobody answers there, so a made-up picture is not asked for
+RESERVED_DOMAINS = (".example", ".test", ".invalid")
 
 
 class ShopPages(HtmlPages):
@@ -32,6 +35,7 @@ class ShopPages(HtmlPages):
         self._shop_urls = urls
         self._show_parts = show_parts
         own = PackageLoader("agentgym_suite.servers")
+        self._templates.filters["picture"] = picture_address
         self._templates.loader = ChoiceLoader([own, PackageLoader("agentgym_suite.webshop")])
 
     def page(self, session: ShopSession, notice: str = "") -> str:
@@ -60,6 +64,15 @@ class ShopPages(HtmlPages):
         if not self._show_parts or reward is None:
             return Receipt(code=code)
         return Receipt(code, session.product, session.goal, reward.details())
+
+
+def picture_address(address: str) -> str:
+    """The address of a picture, "" for one that no host can have."""
+    try:
+        host = urlsplit(address).hostname or ""
+    except ValueError:
+        return ""
+    return "" if f".{host}".endswith(RESERVED_DOMAINS) else address
 
 
 def stylesheet() -> bytes:

@@ -29,6 +29,7 @@ API_PREFIX = "api"
 RESERVED = frozenset(
     {"api", "static", "search_results", "item_page", "item_sub_page", "done"}
     | {"healthz", "readyz", "favicon.ico", "robots.txt"}
+    | {"info", "search", "products", "goals"}  # questions below /api
 )
 MOST_PAGES = 10_000
 
@@ -87,7 +88,7 @@ def split_path(raw_path: bytes) -> list[str]:
     """The decoded parts of a path.
 
     Raises:
-        Problem: if a part is not UTF-8.
+        Problem: a part is not UTF-8.
     """
     parts = []
     for part in raw_path.partition(b"?")[0].split(b"/")[1:]:
@@ -148,7 +149,7 @@ def parse_keywords(text: str) -> tuple[str, ...]:
     """Search words: a list of strings, or one plain text.
 
     Raises:
-        Problem: ``invalid`` if a list cannot be read or has no word.
+        Problem: ``invalid``: a list cannot be read or has no word.
     """
     if not text.startswith("["):
         words = [text]
@@ -166,7 +167,7 @@ def parse_options(text: str) -> dict[str, str]:
     """Chosen options: a dictionary of strings.
 
     Raises:
-        Problem: ``invalid`` if it cannot be read.
+        Problem: ``invalid``: it cannot be read.
     """
     try:
         return parse_dict(text)

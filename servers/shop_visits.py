@@ -98,7 +98,7 @@ class Visits:
         draws one by weight.
 
         Raises:
-            Problem: if the name asks for a goal that there is not.
+            Problem: the name asks for a goal that there is not.
         """
         named = _GOAL_ID.fullmatch(session_id)
         if named:
@@ -208,7 +208,7 @@ class Visits:
         """Buy what a session's item page shows; the visit's one purchase.
 
         Raises:
-            Problem: ``episode-over`` if the visit has bought something else.
+            Problem: ``episode-over``: the visit has bought something else.
         """
         if visit.purchase is None:
             session.play(BUY)

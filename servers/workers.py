@@ -78,8 +78,8 @@ class WorkerPool:
             timeout_s: most seconds that it may run, waiting for a thread not counted.
 
         Raises:
-            PoolOverloaded: if ``queue_limit`` jobs wait already, or the pool is closed.
-            JobTimeout: if it ran too long; it may still end in its thread, unheard.
+            PoolOverloaded: ``queue_limit`` jobs wait already, or the pool is closed.
+            JobTimeout: it ran too long; it may still end in its thread, unheard.
         """
         if self._closed or self.waiting >= self.queue_limit:
             raise PoolOverloaded(f"{self.waiting} jobs are waiting")

@@ -9,6 +9,7 @@ import pytest
 
 from agentgym_suite import data
 from agentgym_suite.errors import DataDamaged, DataError, DataMissing, DataVersion
+from agentgym_suite.files import remove_folder
 from tests.small_store import build
 
 
@@ -99,7 +100,7 @@ def test_an_empty_folder_is_room_enough(tmp_path: Path) -> None:
 
 
 def test_missing_other_kind_and_other_version(tmp_path: Path) -> None:
-    with pytest.raises(DataMissing, match=r"no test-store at .*: run `make it`"):
+    with pytest.raises(DataMissing, match=r"no test-store at .*; run `make it`"):
         data.read_manifest(tmp_path / "no", kind="test-store", version=1, mend="run `make it`")
     build(tmp_path / "store")
     with pytest.raises(DataMissing, match="holds a test-store, not a bm25-index"):
@@ -177,3 +178,53 @@ def test_progress_counts_bytes(tmp_path: Path) -> None:
     assert [done for _, done, _ in calls] == sorted(done for _, done, _ in calls)
     with pytest.raises(DataMissing):
         data.sha256_file(tmp_path / "none")
+
+
+def test_json_digest_is_of_the_canonical_text() -> None:
+    assert data.json_digest({"b": 1, "a": "ß"}) == data.json_digest({"a": "ß", "b": 1})
+    assert (
+        data.json_digest([])
+        == "sha256:4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945"
+    )
+
+
+def test_data_are_found_by_name_and_by_path(
+    fresh_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = fresh_home / "webshop" / "tiny"
+    build(store)
+    here = tmp_path / "here"
+    (here / "tiny").mkdir(parents=True)
+    (here / "official").mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("tiny", "webshop/tiny", Path("tiny"), store, str(store)):
+        assert data.find_data(name, "webshop") == store
+    assert data.find_data("./tiny", "webshop") == here / "tiny"
+    assert data.find_data("tiny", "alfworld") == here / "tiny"
+    assert data.find_data("official", "webshop") == here / "official"
+    assert data.find_data("~/here", "webshop") == here
+
+
+@pytest.mark.parametrize("name", ["", "nowhere", "webshop/nowhere", "../webshop/tiny", "\0"])
+def test_data_that_are_not_there_name_the_commands(fresh_home: Path, name: str) -> None:
+    build(fresh_home / "webshop" / "tiny")
+    with pytest.raises(DataMissing, match="data list.*data download NAME.*data path NAME"):
+        data.find_data(name, "webshop")
+
+
+def test_an_unfinished_data_set_is_not_found_by_name(fresh_home: Path) -> None:
+    (fresh_home / "webshop" / "tiny").mkdir(parents=True)
+    with pytest.raises(DataMissing):
+        data.find_data("tiny", "webshop")
+
+
+def test_a_removed_folder_leaves_nothing_that_looks_finished(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    build(folder)
+    (tmp_path / "store.partial").mkdir()
+    (tmp_path / "store.partial" / "left").write_text("x")
+    remove_folder(folder)
+    assert [path.name for path in tmp_path.iterdir()] in ([], ["store.lock"])
+    remove_folder(folder)
+    assert build(folder).counts == {"things": 2}

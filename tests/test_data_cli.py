@@ -6,6 +6,7 @@ import argparse
 import io
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -35,7 +36,13 @@ class Importing(ModuleType):
             parser.add_argument(f"--{option}", type=Path, required=option == "items")
         parser.add_argument("--out", type=Path)
 
-    def run_import(self, args: argparse.Namespace, progress: data.Progress | None) -> Path:
+    def run_import(
+        self,
+        args: argparse.Namespace,
+        progress: data.Progress | None,
+        on_wait: Callable[[str], None] | None,
+    ) -> Path:
+        assert on_wait is not None
         items = args.items.read_text().split()
 
         def write(partial: Path) -> data.Contents:
@@ -51,7 +58,16 @@ class Importing(ModuleType):
         parser.add_argument("--products", type=int, default=10)
         parser.add_argument("--out", type=Path, required=True)
 
-    def run_generate(self, args: argparse.Namespace, progress: data.Progress | None) -> Path:
+    def played(self, manifest: data.Manifest) -> str:
+        return f"toys: {manifest.counts['products']}"
+
+    def run_generate(
+        self,
+        args: argparse.Namespace,
+        progress: data.Progress | None,
+        on_wait: Callable[[str], None] | None,
+    ) -> Path:
+        assert on_wait is not None
         args.out.write_text("x\n" * args.products)
         return Path(args.out)
 
@@ -99,15 +115,19 @@ def test_download_is_fetch_and_then_the_same_import(
     assert run("download", "toys", "--yes") == 0
     out, err = capsys.readouterr()
     folder = home / "webshop" / "toys"
-    assert out == f"{folder}\n"
-    assert err.index("CC0 for toys") < err.index("items.txt")
-    assert "Mind the small parts." in err
-    assert "products: 3 (published 3)" in err
+    assert "CC0 for toys" in err and "Mind the small parts." in err
+    assert [line.strip() for line in out.splitlines()] == [
+        f"shop {data.load_manifest(folder).digest}",
+        "products: 3 (published 3)",
+        "toys: 3",
+        f"where: {folder}",
+        "play it: agentgym-suite play WebShop-v0 --data toys",
+    ]
     assert (folder / "items").read_text() == "ball\ndoll\nkite"
     assert (home / "downloads" / "toys" / "items.txt").is_file()
     assert run("download", "toys", "--yes") == 0
-    out, err = capsys.readouterr()
-    assert out == f"{folder}\n"
+    again, err = capsys.readouterr()
+    assert again == out
     assert "present already" in err
 
 
@@ -118,7 +138,8 @@ def test_import_by_a_person_gives_the_same_contents(
     here = tmp_path / "elsewhere"
     items = str(tmp_path / "mirror" / "items.txt")
     assert run("import", "toys", "--items", items, "--out", str(here)) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == str(here)
+    out = capsys.readouterr().out
+    assert out.endswith(f"play it: agentgym-suite play WebShop-v0 --data {here}\n")
     one, two = (data.load_manifest(path) for path in (here, home / "webshop" / "toys"))
     assert one.digest == two.digest
 
@@ -161,7 +182,7 @@ def test_path_prints_the_path_or_one_sentence(
     assert run("path", "toys") == 0
     out, err = capsys.readouterr()
     assert (out, err) == (f"{home / 'webshop' / 'toys'}\n", "")
-    with pytest.raises(UsageError, match="unknown data set 'toy': choose one of"):
+    with pytest.raises(UsageError, match="unknown data set 'toy'; choose one of"):
         run("path", "toy")
 
 
@@ -174,7 +195,10 @@ def test_verify_recomputes_digests(importing: Importing, home: Path, capsys: Cap
     for name in ("toys", "webshop/toys", str(folder)):
         assert run("verify", name) == 0
     assert importing.verified == [folder]
-    assert data.load_manifest(folder).digest in capsys.readouterr().err
+    out, err = capsys.readouterr()
+    assert out.count(data.load_manifest(folder).digest) == 3
+    assert out.endswith(f"{folder} is as its manifest says\n")
+    assert err == ""
     (folder / "items").write_text("ball\ndoll\nkitf")
     with pytest.raises(DataDamaged, match="items has SHA-256"):
         run("verify", "toys")
@@ -192,33 +216,84 @@ def test_verify_tells_another_set_from_the_published_one(
 def test_list_shows_state_size_licence_and_place(
     importing: Importing, home: Path, capsys: Capture
 ) -> None:
-    run("list")
-    before = capsys.readouterr().out
-    assert "webshop-small" in before
+    def listed(*words: str) -> tuple[str, list[list[str]]]:
+        run("list", *words)
+        text = capsys.readouterr().out
+        return text, [line.split() for line in text.splitlines() if line.strip()]
+
+    before, rows = listed()
     assert "CC BY-NC-SA 4.0" in before
     assert "agentgym-suite data download NAME" in before
-    row = next(line for line in before.splitlines() if " toys " in line)
-    assert "absent" in row
+    assert "https://" not in before
+    assert ["toys", "webshop", "absent", "-", "CC0", "for", "toys"] in rows
+    assert any(row[:4] == ["pasa", "none", "yet", "absent"] for row in rows)
+    assert "https://" in listed("--verbose")[0]
     run("download", "toys", "--yes")
-    data.publish(
-        home / "webshop" / "embedded",
-        kind="shop",
-        version=1,
-        inputs={},
-        write=lambda partial: data.Contents({}, {}),
-    )
+    for name in ("mine", "embedded-1-2-3", "cache-ab", "lucene-ab"):
+        publish_nothing(home / "webshop" / name)
     capsys.readouterr()
-    run("list")
-    rows = capsys.readouterr().out.splitlines()
-    row = next(line for line in rows if " toys " in line)
-    assert "present" in row
-    assert "14 B" in row
-    assert str(home / "webshop" / "toys") in row
-    assert any("webshop/embedded" in line and "made on this machine" in line for line in rows)
+    text, rows = listed()
+    assert ["toys", "webshop", "present", "14", "B", "CC0", "for", "toys"] in rows
+    assert any(row[:2] == ["webshop/mine", "webshop"] for row in rows)
+    assert "cache-ab" not in text
+    assert "and 3 that environments built for themselves (--verbose)" in text
+    text, rows = listed("--verbose")
+    assert all(name in text for name in ("embedded-1-2-3", "cache-ab", "lucene-ab"))
+    assert any(row[0] == "toys" and row[-1] == str(home / "webshop" / "toys") for row in rows)
     (home / "webshop" / "toys" / "manifest.json").write_text("{")
-    run("list")
-    rows = capsys.readouterr().out.splitlines()
-    assert "damaged" in next(line for line in rows if " toys " in line)
+    assert any(row[:3] == ["toys", "webshop", "damaged"] for row in listed()[1])
+
+
+def publish_nothing(folder: Path) -> None:
+    data.publish(
+        folder, kind="shop", version=1, inputs={}, write=lambda partial: data.Contents({}, {})
+    )
+
+
+def test_remove_takes_what_was_made_and_asks_first(
+    importing: Importing, home: Path, capsys: Capture
+) -> None:
+    run("download", "toys", "--yes")
+    publish_nothing(home / "webshop" / "cache-ab")
+    capsys.readouterr()
+    with pytest.raises(UsageError, match="toys was not removed.*add --yes"):
+        run("remove", "toys")
+    assert run("remove", "toys", "--yes") == 0
+    out, err = capsys.readouterr()
+    assert out == f"removed {home / 'webshop' / 'toys'}\n"
+    assert "add --downloads" in err
+    assert not (home / "webshop" / "toys").exists()
+    assert (home / "downloads" / "toys" / "items.txt").is_file()
+    assert run("remove", "toys", "--yes", "--downloads") == 0
+    assert not (home / "downloads" / "toys").exists()
+    with pytest.raises(DataMissing, match="nothing to remove"):
+        run("remove", "toys", "--yes", "--downloads")
+    assert run("remove", "webshop/cache-ab", "--yes") == 0
+    assert not (home / "webshop" / "cache-ab").exists()
+
+
+def test_remove_stays_inside_the_data_home(home: Path, tmp_path: Path) -> None:
+    publish_nothing(home / "webshop" / "mine")
+    publish_nothing(tmp_path / "else" / "where")
+    (home / "webshop" / "link").symlink_to(tmp_path / "else" / "where")
+    for name in (str(tmp_path / "else" / "where"), "webshop/..", "webshop/link", "."):
+        with pytest.raises(UsageError, match="not in the data home"):
+            run("remove", name, "--yes")
+    assert (home / "webshop" / "mine" / "manifest.json").is_file()
+    assert (tmp_path / "else" / "where" / "manifest.json").is_file()
+
+
+@pytest.mark.parametrize("action", ["path", "verify"])
+def test_what_is_no_data_set_is_told_apart(action: str, home: Path, tmp_path: Path) -> None:
+    for name in ("", " "):
+        with pytest.raises(UsageError, match="the name is '.*data list"):
+            run(action, name)
+    with pytest.raises(DataMissing, match="mirror has no manifest.json, so it is nothing that"):
+        run(action, str(tmp_path / "mirror"))
+    with pytest.raises(DataMissing, match="there is no folder .*nowhere; check the path"):
+        run(action, str(tmp_path / "nowhere"))
+    with pytest.raises(DataMissing, match="pasa is not here.*no environment of this version"):
+        run(action, "pasa")
 
 
 def test_list_in_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
@@ -237,7 +312,7 @@ def test_generate(importing: Importing, tmp_path: Path, capsys: Capture) -> None
 
 @pytest.mark.parametrize("action", ["import", "generate"])
 def test_who_cannot_be_imported_is_one_sentence(action: str, importing: Importing) -> None:
-    with pytest.raises(AgentGymSuiteError, match=rf"cannot {action} 'pasa': choose one of toys"):
+    with pytest.raises(AgentGymSuiteError, match=rf"cannot {action} 'pasa'; choose one of toys"):
         run(action, "pasa", "--items", "x")
 
 
@@ -248,7 +323,8 @@ def test_help_of_the_importer(words: list[str], importing: Importing, capsys: Ca
     assert caught.value.code == (2 if words == ["import"] else 0)
     out, err = capsys.readouterr()
     assert ("--items" in out) == (words[-2:] == ["toys", "--help"])
-    assert "NAME" in out + err or words[1:2] == ["toys"]
+    assert ("toys; `data import NAME --help`" in out) == (words == ["import", "--help"])
+    assert not err or err.endswith("the following arguments are required: NAME\n")
 
 
 def test_the_table_of_importers_names_published_sets() -> None:

@@ -120,5 +120,5 @@ def test_a_wrong_override_is_one_sentence(tmp_path: Path, text: str, said: str) 
 def test_absent_override_and_unknown_name(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read"):
         load_sources(tmp_path / "none.toml")
-    with pytest.raises(UsageError, match="unknown data set 'nope': choose one of alfworld"):
+    with pytest.raises(UsageError, match="unknown data set 'nope'; choose one of alfworld"):
         find_source("nope", load_sources())

@@ -1,6 +1,6 @@
 """WebShop: buy the product that a customer describes.
 
-``gymnasium.make("WebShop-v0")`` calls `make`. Importing this package imports nothing heavy; its
+``gymnasium.make("WebShop-v0")`` calls ``make``. Importing this package imports nothing heavy; its
 names are loaded when they are used.
 """
 
@@ -22,17 +22,21 @@ def make(
     """The environment of ``WebShop-v0``: played here, or by a server.
 
     Args:
-        data: Folder of official files or of a built store; None for the embedded catalogue.
-        server_url: Address of an environment server, or several; None plays in this process.
-        token: The server's bearer token.
-        kwargs: Arguments of `WebShopEnv`; with a server also those of `make_remote`.
+        data: a data set of the data home by name, or a folder of official files or of a built
+            store; None for the embedded catalogue.
+        server_url: address of an environment server, or several; None plays in this process.
+        token: the server's bearer token.
+        kwargs: arguments of ``WebShopEnv``; with a server also those of ``make_remote``.
 
     Raises:
-        UsageError: If ``data`` is given together with a server, or an argument is wrong.
+        DataMissing: there is no such data set or folder.
+        UsageError: ``data`` is given together with a server, or an argument is wrong.
     """
     if server_url is None:
+        from agentgym_suite.webshop.arguments import refuse_unknown
         from agentgym_suite.webshop.env import WebShopEnv
 
+        refuse_unknown(kwargs, make, WebShopEnv.__init__)
         return WebShopEnv(data, **kwargs)
     from agentgym_suite.remote import make_remote
     from agentgym_suite.webshop.actions import CODEC

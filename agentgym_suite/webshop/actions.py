@@ -29,8 +29,8 @@ class ParsedCall(NamedTuple):
 
     Attributes:
         name: ``"search"``, ``"click"``, or ``""`` when the action was not understood.
-        argument: The argument in lower case.
-        error: Why it was not understood, one sentence; ``""`` if it was.
+        argument: the argument in lower case.
+        error: why it was not understood, one sentence; ``""`` if it was.
     """
 
     name: Literal["search", "click", ""]
@@ -47,8 +47,8 @@ def parse_action(action: str, *, strict: bool = True) -> ParsedCall:
     """Read an action.
 
     Args:
-        action: Any text.
-        strict: Read it as the original did; otherwise outer white space and the case of the name do
+        action: any text.
+        strict: read it as the original did; otherwise outer white space and the case of the name do
             not matter, brackets may stand in the argument, and a blank search is refused.
     """
     return _parse_strict(action) if strict else _parse_lenient(action)

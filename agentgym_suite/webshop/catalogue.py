@@ -1,7 +1,7 @@
 """The catalogue: what the environments of a process share.
 
 A catalogue never changes and is the same for everyone who opens it with the same
-arguments, so that a process needs one. `open_catalogue` therefore keeps weak references to
+arguments, so that a process needs one. ``open_catalogue`` therefore keeps weak references to
 the catalogues in use: the one exception to "nothing global", harmless because what is
 shared is immutable and identified by its content, and gone with its last user.
 """
@@ -14,9 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentgym_suite.data import Json, Progress
+from agentgym_suite.data import Json, Manifest, Progress
 from agentgym_suite.errors import UsageError
 from agentgym_suite.indexes.hits import Hits
+from agentgym_suite.webshop.arguments import check_count
 from agentgym_suite.webshop.goals import Goal, GoalKind, GoalSet
 from agentgym_suite.webshop.product_search import (
     MOST_HITS,
@@ -24,10 +25,11 @@ from agentgym_suite.webshop.product_search import (
     cached_search,
     open_search,
 )
-from agentgym_suite.webshop.shelf import FindProduct, Shelf
+from agentgym_suite.webshop.products import FindProduct
+from agentgym_suite.webshop.shelf import Shelf
 from agentgym_suite.webshop.special_queries import SpecialQueries
 from agentgym_suite.webshop.store import Store
-from agentgym_suite.webshop.store_folder import StoreChoice, locate_store
+from agentgym_suite.webshop.store_folder import StoreChoice, choose_store, locate_store
 
 GoalFilter = Callable[[int, Goal], bool]
 
@@ -38,7 +40,11 @@ USABLE_HUMAN_GOALS = 100
 
 @dataclass(frozen=True, slots=True)
 class CatalogueChoice:
-    """The arguments of `open_catalogue`, as one value."""
+    """The arguments of ``open_catalogue``, as one value.
+
+    Raises:
+        UsageError: a value is none of those there are.
+    """
 
     store: StoreChoice
     goals: GoalKind | None = None
@@ -48,17 +54,30 @@ class CatalogueChoice:
     special_queries: bool = False
     cache_size: int = DEFAULT_CACHE_SIZE
 
+    def __post_init__(self) -> None:
+        for name, value, allowed in (
+            ("goals", self.goals, (None, "human", "synthetic")),
+            ("search", self.search, ("bm25", "lucene")),
+        ):
+            if value not in allowed:
+                known = ", ".join(map(repr, allowed))
+                raise UsageError(f"{name} is {value!r}; choose one of {known}")
+        if self.filter_goals is not None and not callable(self.filter_goals):
+            raise UsageError(f"filter_goals is {self.filter_goals!r}; give a function, or None")
+        check_count("limit_goals", self.limit_goals, 1, optional=True)
+        check_count("cache_size", self.cache_size, 0)
+
 
 class Catalogue:
     """Products, goals and search of one catalogue; read-only, safe in several threads.
 
-    Made by `open_catalogue`. Pickles as its arguments.
+    Made by ``open_catalogue``. Pickles as its arguments.
 
     Attributes:
-        digest: What the products and instructions are, `sha256:` + hex.
-        size: How many products.
-        goals: The goals that are played.
-        product: The product of an upper-case ASIN, None if there is none.
+        digest: what the products and instructions are, ``sha256:`` + hex.
+        size: how many products.
+        goals: the goals that are played.
+        product: the product of an upper-case ASIN, None if there is none.
     """
 
     def __init__(
@@ -106,7 +125,7 @@ class Catalogue:
         return self._search(" ".join(keywords))
 
     def hits(self, keywords: Sequence[str], k: int = MOST_HITS) -> Hits:
-        """The best `k` products for keywords with their scores; for showing, not for playing."""
+        """The best ``k`` products for keywords with their scores; for showing, not for playing."""
         return self._index.search(" ".join(keywords), k)
 
     def provenance(self) -> dict[str, Json]:
@@ -114,7 +133,7 @@ class Catalogue:
         return dict(self._provenance)
 
     def __reduce__(self) -> tuple[Callable[[CatalogueChoice], Catalogue], tuple[CatalogueChoice]]:
-        return _open, (self._choice,)
+        return open_chosen, (self._choice,)
 
 
 def open_catalogue(
@@ -134,42 +153,29 @@ def open_catalogue(
     """Open a catalogue; the same one for the same arguments within a process.
 
     Args:
-        data: None for the embedded catalogue (generated at first use), a folder of official
-            files, or a built store.
-        goals: Which goals; human ones by default where there are a hundred or more.
-        search: `"bm25"`, or `"lucene"` for pyserini over the same texts.
-        num_products: Only the first so many products of the file.
-        legacy_price_seed: Repeat the original's price draws from this seed.
-        nouns: A file of title nouns for a folder that has none.
-        filter_goals: Called with (index, goal); narrows the splits to goals it is true for.
-        limit_goals: Narrows the splits to so many goals.
-        special_queries: Give `<r>`, `<c>`, `<q>` and `<a>` as first keyword their meaning in
-            the original.
-        cache_size: How many search results are kept; 0 for none.
-        progress: Called while something is built.
+        data: None for the embedded catalogue (generated at first use), the name of a data set
+            of the data home, a folder of official files, or a built store.
+        goals: which goals; human ones by default where there are a hundred or more, or no others.
+        search: ``"bm25"``, or ``"lucene"`` for pyserini over the same texts.
+        num_products: only the first so many products of the file.
+        legacy_price_seed: repeat the original's price draws from this seed.
+        nouns: a file of title nouns for a folder that has none.
+        filter_goals: called with (index, goal); narrows the splits to goals it is true for.
+        limit_goals: narrows the splits to so many goals.
+        special_queries: give ``<r>``, ``<c>``, ``<q>`` and ``<a>`` as first keyword their
+            meaning in the original.
+        cache_size: how many search results are kept; 0 for none.
+        progress: called while something is built.
 
     Raises:
-        DataMissing: There are no such data, or they are too large to be built on the way.
-        DataDamaged: A file is damaged.
-        DataVersion: The store was built by another version of the suite.
-        UsageError: An argument is wrong, or does not fit the built store.
-        MissingExtra: `search="lucene"` and pyserini is not installed.
+        DataMissing: there are no such data, or they are too large to be built on the way.
+        DataDamaged: a file is damaged.
+        DataVersion: the store was built by another version of the suite.
+        UsageError: an argument is wrong, or does not fit the built store.
+        MissingExtra: ``search="lucene"`` and pyserini is not installed.
     """
-    for name, value, allowed in (
-        ("goals", goals, (None, "human", "synthetic")),
-        ("search", search, ("bm25", "lucene")),
-    ):
-        if value not in allowed:
-            raise UsageError(f"{name} is {value!r}; choose one of {', '.join(map(repr, allowed))}")
-    if limit_goals is not None and limit_goals < 1:
-        raise UsageError(f"limit_goals is {limit_goals}; give 1 or more, or None")
     choice = CatalogueChoice(
-        StoreChoice(
-            None if data is None else Path(data).expanduser().absolute(),
-            num_products,
-            legacy_price_seed,
-            None if nouns is None else Path(nouns).expanduser().absolute(),
-        ),
+        choose_store(data, num_products, legacy_price_seed, nouns),
         goals,
         search,
         filter_goals,
@@ -177,14 +183,15 @@ def open_catalogue(
         special_queries,
         cache_size,
     )
-    return _open(choice, progress)
+    return open_chosen(choice, progress)
 
 
 _shared: weakref.WeakValueDictionary[tuple[object, ...], Catalogue] = weakref.WeakValueDictionary()
 _sharing = threading.Lock()
 
 
-def _open(choice: CatalogueChoice, progress: Progress | None = None) -> Catalogue:
+def open_chosen(choice: CatalogueChoice, progress: Progress | None = None) -> Catalogue:
+    """Open what was chosen before; see ``open_catalogue``."""
     folder, manifest = locate_store(choice.store, progress)
     key = (choice, folder, manifest.digest)
     with _sharing:
@@ -194,13 +201,19 @@ def _open(choice: CatalogueChoice, progress: Progress | None = None) -> Catalogu
     return catalogue
 
 
+def default_goals(manifest: Manifest) -> GoalKind:
+    """The kind of goals that a store is played with unless another is asked for."""
+    human, synthetic = (manifest.counts[f"{kind}_goals"] for kind in ("human", "synthetic"))
+    return "human" if human >= USABLE_HUMAN_GOALS or not synthetic else "synthetic"
+
+
 def _goal_kind(wanted: GoalKind | None, store: Store) -> GoalKind:
-    human, synthetic = (store.manifest.counts[f"{kind}_goals"] for kind in ("human", "synthetic"))
     if wanted is None:
-        return "human" if human >= USABLE_HUMAN_GOALS or not synthetic else "synthetic"
+        return default_goals(store.manifest)
+    human, synthetic = (store.manifest.counts[f"{kind}_goals"] for kind in ("human", "synthetic"))
     if not (human if wanted == "human" else synthetic):
         raise UsageError(
             f"the catalogue {store.folder} has no {wanted} goals ({human} human, {synthetic} "
-            "synthetic): choose the other kind"
+            "synthetic); choose the other kind"
         )
     return wanted

@@ -28,9 +28,9 @@ class Control(NamedTuple):
     """What a click on one element does.
 
     Attributes:
-        kind: The kind of element; ``"nothing"`` is the index page's search button.
+        kind: the kind of element; ``"nothing"`` is the index page's search button.
         target: ASIN of a product link, name of a sub page, or value of an option.
-        groups: For an option: the groups that may take the value, in order of preference.
+        groups: for an option: the groups that may take the value, in order of preference.
     """
 
     kind: Literal["nothing", "index", "previous", "next", "product", "sub page", "option", "buy"]
@@ -42,9 +42,9 @@ class Controls:
     """The clickable elements of one page, in order.
 
     Args:
-        elements: Text in lower case -> meaning, in page order.
-        has_search_bar: Whether the page shows the search field.
-        strict: The grammar that admissible actions must be readable in.
+        elements: text in lower case -> meaning, in page order.
+        has_search_bar: whether the page shows the search field.
+        strict: the grammar that admissible actions must be readable in.
     """
 
     __slots__ = ("admissible", "clickables", "elements", "has_search_bar")
@@ -81,9 +81,9 @@ def results_controls(shown: Sequence[str], *, page: int, more: bool, strict: boo
 
     Args:
         shown: ASINs on this page.
-        page: Its number.
-        more: Whether another page with results follows.
-        strict: List ``next >`` even on the last page.
+        page: its number.
+        more: whether another page with results follows.
+        strict: list ``next >`` even on the last page.
     """
     elements = dict([_button(BACK_BUTTON, "index")])
     if page > 1:

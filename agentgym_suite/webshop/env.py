@@ -6,28 +6,30 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
 from agentgym_suite.data import canonical_json
 from agentgym_suite.env import TextEnv, Transition
-from agentgym_suite.errors import UsageError
+from agentgym_suite.errors import UnknownSplit, UsageError
 from agentgym_suite.game import Policy
 from agentgym_suite.tasks import NumberedIds, Task, TaskSet
 from agentgym_suite.webshop import policies
 from agentgym_suite.webshop.actions import CODEC, parse_action
+from agentgym_suite.webshop.arguments import check_count, refuse_unknown
+from agentgym_suite.webshop.catalogue import Catalogue, CatalogueChoice, open_chosen
 from agentgym_suite.webshop.controls import SEARCH_TEMPLATE
-from agentgym_suite.webshop.goals import Goal, GoalKind
+from agentgym_suite.webshop.goals import SPLITS, Goal, GoalKind
 from agentgym_suite.webshop.history import History, Past
 from agentgym_suite.webshop.html import HtmlPages
 from agentgym_suite.webshop.matching import MATCH_ABOVE
 from agentgym_suite.webshop.observations import ObservationMode, Observer, check_mode
 from agentgym_suite.webshop.reward import NOTHING_BOUGHT
 from agentgym_suite.webshop.session import ShopSession, ShopState, json_object
+from agentgym_suite.webshop.store_folder import choose_store
 
-if TYPE_CHECKING:
-    from agentgym_suite.webshop.catalogue import Catalogue
+_EXAMPLE_ACTIONS = ("search[red running shoes]", "click[buy now]", "click[back to search]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +97,14 @@ class WebShopEnv(TextEnv):
         12  ``search[ ]`` finds nothing                     invalid
         13  empty bullets give empty segments               dropped
         14  addresses are not encoded                       percent-encoded JSON
+        15  search works on every page                      kept: agents rely on it
+        16  options match fuzzily, and the pairs of         kept: it defines the score, so that
+            synthetic goals in Python's notation:           the very product wanted may score
+            ``('color', 'red')`` against ``red``            below 1; see ``r_option_exact``
         ==  ==============================================  =====================================
 
-        Search works on every page and options match fuzzily in both modes. The original's special
-        keywords (``<r>``, ``<c>``, ``<q>``, ``<a>``) are ordinary words unless ``special_queries``.
+        The original's special keywords (``<r>``, ``<c>``, ``<q>``, ``<a>``) are ordinary words
+        unless ``special_queries``.
 
     Information:
         Beside the common keys: ``goal_index``, ``instruction``, ``page`` (index, results, item,
@@ -107,34 +113,36 @@ class WebShopEnv(TextEnv):
         before the purchase), ``target`` (JSON of the goal, ``""`` unless ``reveal_goal``).
 
     Data:
-        ``data=None`` plays the embedded catalogue; a folder plays the official files or a store
-        built from them by ``agentgym-suite data import webshop``.
+        ``data=None`` plays the embedded catalogue. ``"webshop-small"``, or another name of
+        ``agentgym-suite data list``, plays what ``data download`` or ``data import`` has put into
+        the data home; a path plays a folder of official files or a store that was built of them.
 
     Version History:
         v0: first version; parity with princeton-nlp/WebShop at 64fa2a5.
 
     Args:
-        data: Folder of official files or of a built store; None for the embedded catalogue.
-        split: Split that a reset without a task draws from: train, eval, test (or train500).
-        goals: Human or synthetic goals; None takes human ones where the data has them.
+        data: name of a data set of the data home, or a folder; None for the embedded catalogue.
+        split: split that a reset without a task draws from: train, eval, test (or train500).
+        goals: human or synthetic; None takes human ones where there are 100 of them, or no others.
         observation_mode: text, text_rich, html or url.
         search: ``"bm25"``, or ``"lucene"`` through the extra of that name.
-        strict: Keep the original's faults.
-        show_attrs: Products have an attributes page.
-        num_products: Use only the first so many products of the files.
-        num_prev_obs: Earlier observations put before the current one.
-        num_prev_actions: Earlier actions put before the current observation.
-        filter_goals: Keeps the goals for which it is true; called with (index, goal).
-        limit_goals: Keep so many goals, drawn by weight.
-        special_queries: Enable the original's special first keywords.
-        reveal_goal: Put the target into ``info``.
-        legacy_price_seed: Seed of the original's price draws, for recorded episodes.
-        nouns: File of title nouns to use instead of extracting them.
-        catalogue: An open catalogue to play in, instead of opening ``data``.
+        strict: keep the original's faults.
+        show_attrs: products have an attributes page.
+        num_products: use only the first so many products of the files.
+        num_prev_obs: earlier observations put before the current one.
+        num_prev_actions: earlier actions put before the current observation.
+        filter_goals: keeps the goals for which it is true; called with (index, goal).
+        limit_goals: keep so many goals, drawn by weight.
+        special_queries: enable the original's special first keywords.
+        reveal_goal: put the target into ``info``.
+        legacy_price_seed: seed of the original's price draws, for recorded episodes.
+        nouns: file of title nouns to use instead of extracting them.
+        catalogue: an open catalogue to play in, instead of opening ``data``.
         render_mode: None or ``"ansi"``.
 
     Raises:
-        UsageError: On an unknown mode or a negative history length.
+        DataMissing: there is no such data set or folder.
+        UsageError: an argument or a value is unknown; the sentence names those there are.
     """
 
     codec = CODEC
@@ -167,6 +175,11 @@ class WebShopEnv(TextEnv):
         "scripted": lambda env: lambda observation, info: policies.rule_action(info),
     }
 
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Name the nearest argument for one that does not exist, before anything is made."""
+        refuse_unknown(kwargs, *(c.__init__ for c in cls.__mro__ if issubclass(c, WebShopEnv)))
+        return super().__new__(cls, *args, **kwargs)
+
     def __init__(
         self,
         data: str | Path | None = None,
@@ -189,31 +202,24 @@ class WebShopEnv(TextEnv):
         catalogue: Catalogue | None = None,
         render_mode: str | None = None,
     ) -> None:
-        if num_prev_obs < 0 or num_prev_actions < 0:
-            raise UsageError(
-                f"num_prev_obs is {num_prev_obs} and num_prev_actions {num_prev_actions}; "
-                "give 0 or more"
-            )
+        check_count("num_prev_obs", num_prev_obs, 0)
+        check_count("num_prev_actions", num_prev_actions, 0)
+        splits = SPLITS if catalogue is None else tuple(catalogue.goals.splits)
+        if split not in splits:
+            raise UnknownSplit(f"split {split!r} does not exist; choose {', '.join(splits)}")
         super().__init__(
             split=split,
             render_mode=render_mode,
-            example_actions=(
-                "search[red running shoes]",
-                "click[buy now]",
-                "click[back to search]",
-            ),
+            example_actions=_EXAMPLE_ACTIONS,
         )
-        self._open: dict[str, Any] = {
-            "data": data,
-            "goals": goals,
-            "search": search,
-            "num_products": num_products,
-            "filter_goals": filter_goals,
-            "limit_goals": limit_goals,
-            "special_queries": special_queries,
-            "legacy_price_seed": legacy_price_seed,
-            "nouns": nouns,
-        }
+        self._choice = CatalogueChoice(
+            choose_store(data, num_products, legacy_price_seed, nouns),
+            goals,
+            search,
+            filter_goals,
+            limit_goals,
+            special_queries,
+        )
         self._mode = check_mode(observation_mode)
         self._html = HtmlPages() if self._mode == "html" else None
         self._strict = strict
@@ -230,9 +236,7 @@ class WebShopEnv(TextEnv):
     def catalogue(self) -> Catalogue:
         """The catalogue, opened at first use."""
         if self._catalogue is None:
-            from agentgym_suite.webshop.catalogue import open_catalogue
-
-            self._catalogue = open_catalogue(**self._open)
+            self._catalogue = open_chosen(self._choice)
         return self._catalogue
 
     @property
@@ -240,7 +244,7 @@ class WebShopEnv(TextEnv):
         """The current visit, with its goal; privileged.
 
         Raises:
-            UsageError: Before the first reset.
+            UsageError: before the first reset.
         """
         if self._session is None:
             raise UsageError("there is no visit before the first reset; call reset()")

@@ -24,16 +24,16 @@ def publish_generated(
     """Generate a catalogue in the official formats, or return the one that is there.
 
     Args:
-        folder: Where the finished folder shall be.
-        products: How many products.
-        seed: Which catalogue; the embedded one's seed by default.
-        oddities: Whether to put in the records that break loaders.
-        progress: Called while the products are written.
-        on_wait: Called once with a sentence when another process is at it.
+        folder: where the finished folder shall be.
+        products: how many products.
+        seed: which catalogue; the embedded one's seed by default.
+        oddities: whether to put in the records that break loaders.
+        progress: called while the products are written.
+        on_wait: called once with a sentence when another process is at it.
 
     Raises:
-        DataError: Something else is in that place already.
-        DiskFull: No space was left.
+        DataError: something else is in that place already.
+        DiskFull: no space was left.
     """
     # Only a first use generates; everything else starts without the word lists.
     from agentgym_suite.webshop.generator import DEFAULT_SEED, GENERATOR_VERSION, generate

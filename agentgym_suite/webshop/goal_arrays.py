@@ -11,9 +11,9 @@ kept is, for each kind of goal:
     keys        uint64   sorted hashes of the instructions' letters and digits
     key_slots   uint32   the source of each key
 
-and for the products with a price range `range_positions` (int64, sorted) and `range_prices`
+and for the products with a price range ``range_positions`` (int64, sorted) and ``range_prices``
 (float64, dollars). A source is a product with a generated instruction, or one human
-instruction; its number is its `slot`.
+instruction; its number is its ``slot``.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _KINDS = ("human", "synthetic")
 
 
 def shuffled(n: int) -> npt.NDArray[np.uint32]:
-    """The original's goal order: positions in file order after `Random(233).shuffle`."""
+    """The original's goal order: positions in file order after ``Random(233).shuffle``."""
     positions = array("I", range(n))
     random.Random(ORDER_SEED).shuffle(positions)
     return np.frombuffer(positions, dtype=np.uint32) if n else np.zeros(0, np.uint32)
@@ -95,8 +95,8 @@ def write_goal_arrays(
 ) -> Mapping[str, Any]:
     """Write the arrays unless finished ones are there; return the summary of both kinds.
 
-    The summary holds `price_source`, `human_goal_texts` (a digest), and for `human` and
-    `synthetic` their `count`, `digest` and `full` (whether it is the official human set).
+    The summary holds ``price_source``, ``human_goal_texts`` (a digest), and for ``human`` and
+    ``synthetic`` their ``count``, ``digest`` and ``full`` (whether it is the official human set).
     """
     goals = folder / GOALS_FOLDER
     summary_path = goals / _SUMMARY_NAME

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, Protocol
 
-from agentgym_suite.webshop.products import Product, is_texts, without_surrogates
+from agentgym_suite.webshop.products import Product, encodable, is_texts
 
 # One record with a few hundred values in each of several groups would make more goals than
 # all others together; the largest official product has 558 combinations.
 MOST_COMBINATIONS = 1_000_000
 
-Complain = Callable[[str], None]
-"""Called with the reason when an instruction makes no goal."""
+
+class Complain(Protocol):
+    """What is called when an instruction makes no goal."""
+
+    def __call__(self, reason: str, *, by_design: bool = False) -> None:
+        """Take note of one case.
+
+        Args:
+            reason: why, in a few words that a report can count.
+            by_design: True where the original skips it too; False where it would die.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +40,10 @@ class HumanSource:
     """One instruction a person wrote: one goal.
 
     Attributes:
-        instruction: The words, without dots at both ends.
-        attributes: The attributes asked for.
-        options: The option values asked for.
-        entry: Position of the instruction among those of its product.
+        instruction: the words, without dots at both ends.
+        attributes: the attributes asked for.
+        options: the option values asked for.
+        entry: position of the instruction among those of its product.
     """
 
     instruction: str
@@ -44,7 +53,7 @@ class HumanSource:
 
 
 def synthetic_source(entry: Any, product: Product, complain: Complain) -> SyntheticSource | None:
-    """The source in a product's entry of `items_ins_v2.json`; None if it has none."""
+    """The source in a product's entry of ``items_ins_v2.json``; None if it has none."""
     instruction = entry.get("instruction") if isinstance(entry, Mapping) else None
     if instruction is None:
         return None
@@ -57,13 +66,13 @@ def synthetic_source(entry: Any, product: Product, complain: Complain) -> Synthe
     elif combinations > MOST_COMBINATIONS:
         complain("synthetic instruction with too many option combinations")
     else:
-        clean = without_surrogates([instruction, *attributes])
+        clean = encodable([instruction, *attributes])
         return SyntheticSource(clean[0], tuple(clean[1:]), combinations)
     return None
 
 
 def human_sources(entries: Any, complain: Complain) -> Iterator[HumanSource]:
-    """The sources in a product's list of `items_human_ins.json`, in order.
+    """The sources in a product's list of ``items_human_ins.json``, in order.
 
     Entries without instruction attributes are skipped, as in the original.
     """
@@ -79,9 +88,9 @@ def human_sources(entries: Any, complain: Complain) -> Iterator[HumanSource]:
         if not isinstance(instruction, str) or not instruction:
             complain("human instruction is not text")
         elif not is_texts(attributes) or not attributes:
-            complain("human instruction without attributes")
+            complain("human instruction without attributes", by_design=True)
         elif not is_texts(options):
             complain("human instruction options are not a list of texts")
         else:
-            words, wanted, chosen = without_surrogates([instruction, attributes, options])
+            words, wanted, chosen = encodable([instruction, attributes, options])
             yield HumanSource(words.strip("."), tuple(wanted), tuple(chosen), number)

@@ -1,6 +1,6 @@
 """Goals: what a customer asks for, in the original's order, with its splits.
 
-A `GoalSet` makes goals when they are asked for, from the arrays of `goal_arrays` and one
+A ``GoalSet`` makes goals when they are asked for, from the arrays of ``goal_arrays`` and one
 row of the store: at full scale there are millions, and none is held.
 """
 
@@ -12,17 +12,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, overload
 
 import numpy as np
 import numpy.typing as npt
 
+from agentgym_suite.errors import DataDamaged
 from agentgym_suite.webshop.goal_arrays import hashed_key, text_key
 from agentgym_suite.webshop.prices import price_clause, without_price_clause
 from agentgym_suite.webshop.products import Product
 from agentgym_suite.webshop.store import Store
 
 GoalKind = Literal["human", "synthetic"]
+
+SPLITS = ("train", "eval", "test", "train500")
+"""The splits there can be; the last one only of the official human set."""
 
 _CACHED_GOALS = 4_096
 _LIMIT_SEED = 233
@@ -33,19 +37,19 @@ class Goal:
     """What one customer wants, read-only.
 
     Attributes:
-        index: Position in the goal set's order.
-        kind: `"human"` or `"synthetic"`.
-        asin: The product the goal was written for.
-        category: Department of that product.
-        query: Query of that product.
-        name: Title of that product.
-        product_category: Category path of that product.
-        instruction: The customer's words, with the price clause.
-        attributes: Attributes asked for, never empty.
-        price_upper: Upper price bound in dollars; 1,000,000 where there is none.
-        options: Human goals: option values; synthetic goals: (group, value) pairs.
-        weight: Weight of the goal when a task is drawn.
-        nouns: Title nouns of the product, repeats and order kept.
+        index: position in the goal set's order.
+        kind: ``"human"`` or ``"synthetic"``.
+        asin: the product the goal was written for.
+        category: department of that product.
+        query: query of that product.
+        name: title of that product.
+        product_category: category path of that product.
+        instruction: the customer's words, with the price clause.
+        attributes: attributes asked for, never empty.
+        price_upper: upper price bound in dollars; 1,000,000 where there is none.
+        options: human goals: option values; synthetic goals: (group, value) pairs.
+        weight: weight of the goal when a task is drawn.
+        nouns: title nouns of the product, repeats and order kept.
     """
 
     index: int
@@ -71,8 +75,8 @@ class Goal:
 def split_ranges(count: int, *, full_human_set: bool) -> dict[str, range]:
     """The splits of a goal list: goal indices by name.
 
-    The official human set has the authors' splits, and `train500`, the training goals of the
-    CAPO paper, which overlap `eval`. Any other list has a tenth for test (at most 500), a
+    The official human set has the authors' splits, and ``train500``, the training goals of the
+    CAPO paper, which overlap ``eval``. Any other list has a tenth for test (at most 500), a
     tenth for eval (at most 1,000), and the rest for train.
     """
     if full_human_set:
@@ -95,8 +99,8 @@ class ChosenIndices(Sequence[int]):
     """Goal indices that a filter or a limit left of a split, ascending.
 
     Args:
-        indices: The indices, ascending.
-        weights: The weight of each.
+        indices: the indices, ascending.
+        weights: the weight of each.
     """
 
     def __init__(self, indices: npt.NDArray[np.int64], weights: npt.NDArray[np.float64]) -> None:
@@ -106,8 +110,15 @@ class ChosenIndices(Sequence[int]):
     def __len__(self) -> int:
         return len(self.indices)
 
-    def __getitem__(self, position: int) -> int:  # type: ignore[override]
-        return int(self.indices[position])
+    @overload
+    def __getitem__(self, position: int) -> int: ...
+
+    @overload
+    def __getitem__(self, position: slice) -> list[int]: ...
+
+    def __getitem__(self, position: int | slice) -> int | list[int]:
+        found: int | list[int] = self.indices[position].tolist()
+        return found
 
     def __contains__(self, index: object) -> bool:
         if not isinstance(index, int | np.integer):
@@ -125,10 +136,10 @@ class GoalSet(Sequence[Goal]):
     A filter or a limit narrows the splits; ids and indices stay those of the whole list.
 
     Args:
-        store: The store that holds the sources.
-        kind: Which goals.
-        filter_goals: Called with (index, goal); keeps the goals for which it is true.
-        limit_goals: Keep so many of them, drawn by weight, the same ones every time.
+        store: the store that holds the sources.
+        kind: which goals.
+        filter_goals: called with (index, goal); keeps the goals for which it is true.
+        limit_goals: keep so many of them, drawn by weight, the same ones every time.
     """
 
     def __init__(
@@ -155,23 +166,32 @@ class GoalSet(Sequence[Goal]):
     def __len__(self) -> int:
         return len(self._source.order)
 
-    def __getitem__(self, index: int) -> Goal:  # type: ignore[override]
-        if not 0 <= index < len(self):
+    @overload
+    def __getitem__(self, index: int) -> Goal: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Goal]: ...
+
+    def __getitem__(self, index: int | slice) -> Goal | list[Goal]:
+        if isinstance(index, slice):
+            return [self._goal(place) for place in range(len(self))[index]]
+        try:
+            return self._goal(range(len(self))[index])
+        except IndexError as error:
             raise IndexError(
-                f"goal {index} does not exist: the {self.kind} set has 0 to {len(self) - 1}"
-            )
-        return self._goal(int(index))
+                f"goal {index} does not exist; the {self.kind} set has 0 to {len(self) - 1}"
+            ) from error
 
     def __iter__(self) -> Iterator[Goal]:
         return map(self._source.goal, range(len(self)))
 
     def draw(self, u: float, indices: Sequence[int]) -> int:
-        """The one of `indices` (a split) that a uniform `u` in [0, 1) falls on, by weight.
+        """The one of ``indices`` (a split) that a uniform ``u`` in [0, 1) falls on, by weight.
 
         Every goal can be drawn; the original draws goal 0 never and the last one twice as often.
 
         Raises:
-            ValueError: `indices` is empty.
+            ValueError: ``indices`` is empty.
         """
         if not len(indices):
             raise ValueError("there is no goal to draw from")
@@ -296,7 +316,10 @@ class _GoalSource:
     def _product(self, asin: str) -> Product:
         product = self._store.product(asin)
         if product is None:
-            raise LookupError(f"goal product {asin} is not in the store")
+            raise DataDamaged(
+                f"a goal of {self._store.folder} names the product {asin!r}, which is not there; "
+                f"remove {self._store.folder} and import it again"
+            )
         return product
 
 

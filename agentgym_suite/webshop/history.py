@@ -20,8 +20,8 @@ class History:
     """The latest observations and actions of one episode.
 
     Args:
-        observations: How many earlier observations are put before the current one.
-        actions: How many earlier actions are put before the current observation.
+        observations: how many earlier observations are put before the current one.
+        actions: how many earlier actions are put before the current observation.
     """
 
     def __init__(self, observations: int, actions: int) -> None:

@@ -1,7 +1,7 @@
 """The shop's pages as HTML, for the ``html`` mode and for the web site alike.
 
 The pages have the text nodes and the hooks (ids, classes, names) of the original's; every link and
-form address comes from a `UrlScheme`, and every form works without scripts.
+form address comes from a ``UrlScheme``, and every form works without scripts.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Receipt:
     """What the done page may tell a person; the environment tells nothing of it.
 
     Attributes:
-        code: The code of the purchase.
-        product: What was bought, None to keep its details back.
-        goal: What was wanted, None to keep it back.
-        details: The parts of the reward, None to keep them back.
+        code: the code of the purchase.
+        product: what was bought, None to keep its details back.
+        goal: what was wanted, None to keep it back.
+        details: the parts of the reward, None to keep them back.
     """
 
     code: str | None = None
@@ -49,7 +49,7 @@ class HtmlPages:
     """Renders the current page of any session.
 
     Args:
-        urls: Where links and forms lead.
+        urls: where links and forms lead.
     """
 
     def __init__(self, urls: UrlScheme | None = None) -> None:
@@ -69,9 +69,9 @@ class HtmlPages:
         """The current page of a session.
 
         Args:
-            session: The session to look at.
-            notice: A sentence to the customer above the page, ``""`` for none.
-            receipt: What the done page tells.
+            session: the session to look at.
+            notice: a sentence to the customer above the page, ``""`` for none.
+            receipt: what the done page tells.
         """
         state = session.state
         context: dict[str, Any] = {

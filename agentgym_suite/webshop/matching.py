@@ -48,8 +48,8 @@ def token_set_ratio(bought: str, wanted: str) -> int:
     """Likeness of two texts as sets of words, 0 to 100.
 
     Args:
-        bought: Text of the product; difflib is not symmetric, so the order matters.
-        wanted: Text of the goal.
+        bought: text of the product; difflib is not symmetric, so the order matters.
+        wanted: text of the goal.
     """
     ours, theirs = _words(bought), _words(wanted)
     if not ours or not theirs:
@@ -76,7 +76,7 @@ class Matcher:
     """``token_set_ratio(...) > 85``, remembered for the latest pairs; safe to share by threads.
 
     Args:
-        remembered: How many (bought, wanted) pairs are kept.
+        remembered: how many (bought, wanted) pairs are kept.
     """
 
     def __init__(self, remembered: int = 65_536) -> None:

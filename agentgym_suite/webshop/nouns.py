@@ -10,12 +10,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from lzma import LZMAError
 from pathlib import Path
 from typing import Any, Protocol
 
 from agentgym_suite.errors import DataDamaged, MissingExtra, UsageError
-from agentgym_suite.json_stream import open_bytes
+from agentgym_suite.json_stream import UNPACK_ERRORS, open_bytes
 from agentgym_suite.webshop.products import is_texts
 
 Nouns = tuple[str, ...]
@@ -35,11 +34,11 @@ class NounExtractor(Protocol):
 
 
 def read_noun_file(path: Path) -> Iterator[tuple[str, list[str]]]:
-    """Yield (asin, nouns) from JSON lines `{"asin": …, "nouns": […]}`, plain, .xz or .gz.
+    """Yield (asin, nouns) from JSON lines ``{"asin": …, "nouns": […]}``, plain, .xz or .gz.
 
     Raises:
-        DataMissing: There is no such file.
-        DataDamaged: A line is not of that shape, or the file is cut off.
+        DataMissing: there is no such file.
+        DataDamaged: a line is not of that shape, or the file is cut off.
     """
     number = 0
     try:
@@ -48,9 +47,9 @@ def read_noun_file(path: Path) -> Iterator[tuple[str, list[str]]]:
                 number += 1
                 if line.strip():
                     yield _noun_entry(json.loads(line))
-    except (ValueError, EOFError, LZMAError) as error:
+    except (ValueError, *UNPACK_ERRORS) as error:
         raise DataDamaged(
-            f"{path} is damaged at line {number} ({error}): it needs lines of "
+            f"{path} is damaged at line {number} ({error}); it needs lines of "
             '{"asin": …, "nouns": […]}'
         ) from error
 
@@ -64,7 +63,7 @@ def _noun_entry(entry: object) -> tuple[str, list[str]]:
 
 
 class SpacyNouns:
-    """Nouns by a spaCy model, as the original finds them (extra `webshop-build`)."""
+    """Nouns by a spaCy model, as the original finds them (extra ``webshop-build``)."""
 
     def __init__(self, model: str) -> None:
         try:
@@ -76,7 +75,7 @@ class SpacyNouns:
             self._model: Any = spacy.load(model, exclude=["ner", "lemmatizer"])
         except OSError as error:
             raise UsageError(
-                f"spaCy model {model!r} is not installed: python -m spacy download {model}"
+                f"spaCy model {model!r} is not installed; run python -m spacy download {model}"
             ) from error
         about = self._model.meta
         self.label = f"spacy:{about['lang']}_{about['name']}-{about['version']}"

@@ -18,7 +18,7 @@ def check_mode(mode: str) -> ObservationMode:
     """The mode itself.
 
     Raises:
-        UsageError: If there is no such mode.
+        UsageError: there is no such mode.
     """
     for known in OBSERVATION_MODES:
         if mode == known:
@@ -30,9 +30,9 @@ class Observer:
     """Words the pages of one session in one mode.
 
     Args:
-        session: The session to look at.
-        mode: How its pages are worded.
-        html: The templates; needed in mode ``"html"`` only.
+        session: the session to look at.
+        mode: how its pages are worded.
+        html: the templates; needed in mode ``"html"`` only.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Observer:
         """The current page.
 
         Args:
-            feedback: Said before the page, ``""`` for nothing.
+            feedback: said before the page, ``""`` for nothing.
         """
         if self._mode == "html":
             return (self._html or HtmlPages()).render(self._session, notice=feedback)

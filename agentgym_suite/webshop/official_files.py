@@ -17,11 +17,11 @@ class OfficialFiles:
     """The files of one catalogue; the last three may be absent.
 
     Attributes:
-        items: JSON list of products (`items_shuffle.json`).
-        attributes: JSON object asin -> attributes and instruction (`items_ins_v2.json`).
-        human: JSON object asin -> human instructions (`items_human_ins.json`).
+        items: JSON list of products (``items_shuffle.json``).
+        attributes: JSON object asin -> attributes and instruction (``items_ins_v2.json``).
+        human: JSON object asin -> human instructions (``items_human_ins.json``).
         nouns: JSON lines of asin and title nouns.
-        noun_label: Where the nouns come from, if it is not simply that file.
+        noun_label: where the nouns come from, if it is not simply that file.
     """
 
     items: Path
@@ -36,17 +36,17 @@ class OfficialFiles:
         """SHA-256 of each file that is there, None for the others.
 
         Args:
-            progress: Called while a file is read.
-            known: Digests that are known already.
+            progress: called while a file is read.
+            known: digests that are known already.
 
         Raises:
-            DataMissing: A file that was named does not exist.
+            DataMissing: a file that was named does not exist.
         """
         found: dict[str, Json] = {}
         for name in ("items", "attributes", "human", "nouns"):
             path: Path | None = getattr(self, name)
             if path is not None and not path.is_file():
-                raise DataMissing(f"there is no file {path} for the {name}: check the path")
+                raise DataMissing(f"there is no file {path} for the {name}; check the path")
             elif path is not None and known is not None and path in known:
                 found[name] = known[path]
             else:
@@ -60,15 +60,15 @@ def find_official_files(
     """Find the files of a catalogue by their official names in a folder.
 
     Raises:
-        DataMissing: The folder or the products file is not there.
-        DataError: Two different files could be meant.
+        DataMissing: the folder or the products file is not there.
+        DataError: two different files could be meant.
     """
     if not folder.is_dir():
-        raise DataMissing(f"there is no folder {folder}: give a folder of official WebShop files")
+        raise DataMissing(f"there is no folder {folder}; give a folder of official WebShop files")
     items = _one(folder, "items_shuffle")
     if items is None:
         raise DataMissing(
-            f"{folder} holds neither a built store nor items_shuffle*.json[.xz]: give a folder "
+            f"{folder} holds neither a built store nor items_shuffle*.json[.xz]; give a folder "
             "of official WebShop files, or the one that `agentgym-suite data import webshop` made"
         )
     return OfficialFiles(
@@ -91,5 +91,5 @@ def _one(folder: Path, stem: str) -> Path | None:
             by_name.setdefault(path.name.removesuffix(ending), path)
     if len(by_name) > 1:
         names = ", ".join(sorted(path.name for path in by_name.values()))
-        raise DataError(f"{folder} holds several {stem} files ({names}): keep one of them there")
+        raise DataError(f"{folder} holds several {stem} files ({names}); keep one of them there")
     return next(iter(by_name.values()), None)

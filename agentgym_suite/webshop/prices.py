@@ -2,7 +2,7 @@
 
 In the original both come from a generator that nobody seeded, so they differ in every
 process. Here they are a function of the catalogue: numbers recorded for the 500 test
-goals, otherwise a hash of the catalogue's digest; `LegacyDraw` repeats the original's
+goals, otherwise a hash of the catalogue's digest; ``LegacyDraw`` repeats the original's
 draws from a known seed, for the recorded fixtures.
 """
 
@@ -34,7 +34,7 @@ def bound_candidates(price: float) -> tuple[float, ...]:
 
 
 def price_clause(bound: float) -> str:
-    """The words that tell a customer's bound; empty for `NO_BOUND`."""
+    """The words that tell a customer's bound; empty for ``NO_BOUND``."""
     return "" if bound == NO_BOUND else f", and price lower than {bound:.2f} dollars"
 
 
@@ -52,12 +52,12 @@ def derived_fraction(
 
 
 def derived_price(low: float, high: float, fraction: float) -> float:
-    """The hidden price, in dollars, of a product sold from `low` to `high`."""
+    """The hidden price, in dollars, of a product sold from ``low`` to ``high``."""
     return low + (high - low) * fraction
 
 
 def derived_bound(price: float, fraction: float) -> float:
-    """The bound for a price: the larger of the pair of candidates that `fraction` picks."""
+    """The bound for a price: the larger of the pair of candidates that ``fraction`` picks."""
     pairs = tuple(combinations(bound_candidates(price), 2))
     if not pairs:
         return NO_BOUND
@@ -68,9 +68,9 @@ def derived_bound(price: float, fraction: float) -> float:
 def price_within_bounds(low: float, high: float, bounds: Sequence[float], fraction: float) -> float:
     """The hidden price of a ranged product for which bounds are already known.
 
-    A bound `b` was drawn for some price in [b - 40, b - 10). The price is taken from the
+    A bound ``b`` was drawn for some price in [b - 40, b - 10). The price is taken from the
     part of the range that fits all bounds; if there is none, from the part below the
-    smallest bound; else it is `low`.
+    smallest bound; else it is ``low``.
     """
     smallest, largest = min(bounds), max(bounds)
     for start, end in (
@@ -84,7 +84,7 @@ def price_within_bounds(low: float, high: float, bounds: Sequence[float], fracti
 
 
 def recorded_test_bounds() -> tuple[float, ...]:
-    """The bounds of human goals 0 to 499 on the authors' server, `NO_BOUND` for none."""
+    """The bounds of human goals 0 to 499 on the authors' server, ``NO_BOUND`` for none."""
     text = files("agentgym_suite.webshop").joinpath("price_bounds_test500.json").read_text("utf-8")
     return tuple(NO_BOUND if bound is None else float(bound) for bound in json.loads(text))
 
@@ -92,7 +92,7 @@ def recorded_test_bounds() -> tuple[float, ...]:
 class LegacyDraw:
     """The original's draws from a private generator of known seed.
 
-    Call `price` for every ranged product in file order, then `bound` for every product
+    Call ``price`` for every ranged product in file order, then ``bound`` for every product
     with an instruction (or every human instruction) in file order.
     """
 

@@ -60,7 +60,7 @@ def encode_row(facts: str, nouns: Sequence[str]) -> bytes:
 
 
 def decode_row(row: bytes, hidden_price: float | None) -> Product:
-    """The product of a row; `hidden_price` is None where it has one price."""
+    """The product of a row; ``hidden_price`` is None where it has one price."""
     facts, nouns = json.loads(zlib.decompressobj(_RAW_DEFLATE, _DICTIONARY).decompress(row))
     asin, name, description, bullets, category, query, path, prices, tag = facts[:9]
     options, option_images, attributes, images, rating, page, model = facts[9:]

@@ -27,7 +27,7 @@ class SearchIndex(Protocol):
         ...
 
     def search(self, query: str, k: int = ...) -> Hits:
-        """The best `k` documents, best first."""
+        """The best ``k`` documents, best first."""
         ...
 
 
@@ -35,7 +35,7 @@ def open_search(backend: SearchBackend, store: Store, progress: Progress | None)
     """The index over a store's products; Lucene's is built under the data home at first use.
 
     Raises:
-        DataDamaged: The index is not what its manifest says.
+        DataDamaged: the index is not what its manifest says.
         MissingExtra: Lucene is asked for and pyserini is not installed.
         RetrievalError: Lucene is asked for and no Java was found.
     """
@@ -51,7 +51,7 @@ def open_search(backend: SearchBackend, store: Store, progress: Progress | None)
 
 
 def cached_search(index: SearchIndex, size: int) -> Callable[[str], tuple[str, ...]]:
-    """From keywords joined by blanks to at most fifty ASINs; keeps `size` results."""
+    """From keywords joined by blanks to at most fifty ASINs; keeps ``size`` results."""
 
     def search(text: str) -> tuple[str, ...]:
         return index.search(text, MOST_HITS).ids

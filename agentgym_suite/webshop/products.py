@@ -1,6 +1,6 @@
 """One product of the shop, and how a raw record of the official files becomes one.
 
-The rules are those of the original's loader (princeton-nlp/WebShop, `web_agent_site/engine`):
+The rules are those of the original's loader (princeton-nlp/WebShop, ``web_agent_site/engine``):
 what it accepts is kept to the letter, what kills it is mended to the nearest legal value and
 named, so that a build can count it or refuse it.
 """
@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any, TypeGuard
+
+from agentgym_suite.spaces import without_surrogates
 
 LONGEST_ASIN = 10
 PRICE_WHEN_ABSENT = 100.0
@@ -26,24 +28,24 @@ class Product:
     """A cleaned product, read-only.
 
     Attributes:
-        asin: The product's id, at most ten characters.
-        name: Title as shown.
-        description: Long description, `""` if none.
-        bullets: Feature bullets in order; empty bullets are kept.
-        category: One of the shop's departments.
-        query: The query under which the product was collected, lower case.
-        product_category: Category path, parts joined by U+203A with blanks.
-        prices: One price, or low and high of a range, in dollars, as in the file.
-        price_tag: Price as shown: `$22.9` or `$5.0 to $10.0`.
-        price: The price the reward compares, in dollars (a hidden number for a range).
+        asin: the product's id, at most ten characters.
+        name: title as shown.
+        description: long description, ``""`` if none.
+        bullets: feature bullets in order; empty bullets are kept.
+        category: one of the shop's departments.
+        query: the query under which the product was collected, lower case.
+        product_category: category path, parts joined by U+203A with blanks.
+        prices: one price, or low and high of a range, in dollars, as in the file.
+        price_tag: price as shown: ``$22.9`` or ``$5.0 to $10.0``.
+        price: the price the reward compares, in dollars (a hidden number for a range).
         options: (group in lower case, values), in file order; a value may repeat.
         option_images: (value, image address) for the values that have an image.
-        attributes: The attributes the reward compares.
-        images: Image addresses; the first is the main image.
+        attributes: the attributes the reward compares.
+        images: image addresses; the first is the main image.
         nouns: Lower-cased nouns of the title in order, repeats kept.
-        average_rating: Carried along from the file, `""` if absent.
-        page: Carried along from the file, `""` if absent.
-        model: Carried along from the file, `""` if absent.
+        average_rating: carried along from the file, ``""`` if absent.
+        page: carried along from the file, ``""`` if absent.
+        model: carried along from the file, ``""`` if absent.
     """
 
     asin: str
@@ -66,13 +68,17 @@ class Product:
     model: str
 
 
+FindProduct = Callable[[str], Product | None]
+"""Finds the product of an upper-case ASIN; None if there is none."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cleaned:
     """A record that became a product.
 
     Attributes:
-        product: The product; its price is the first of `prices`, its nouns are empty.
-        repairs: What had to be mended because the original would have died on it.
+        product: the product; its price is the first of ``prices``, its nouns are empty.
+        repairs: what had to be mended because the original would have died on it.
     """
 
     product: Product
@@ -84,7 +90,7 @@ class Skipped:
     """A record that became no product.
 
     Attributes:
-        reason: Why, in a few words that a report can count.
+        reason: why, in a few words that a report can count.
         by_design: True where the original skips it too; False where it would die.
     """
 
@@ -93,11 +99,11 @@ class Skipped:
 
 
 def clean(record: object, attributes: object) -> Cleaned | Skipped:
-    """Clean one raw record of `items_shuffle.json` (the original's `load_products`).
+    """Clean one raw record of ``items_shuffle.json`` (the original's ``load_products``).
 
     Args:
-        record: The decoded record, of any shape.
-        attributes: The `attributes` value of the product's entry in `items_ins_v2.json`;
+        record: the decoded record, of any shape.
+        attributes: the ``attributes`` value of the product's entry in ``items_ins_v2.json``;
             None where the product or the key is missing.
     """
     if not isinstance(record, Mapping):
@@ -137,7 +143,7 @@ def indexed_text(product: Product) -> str:
     """The lower-cased text under which search finds a product.
 
     Title, description, first bullet and option text joined by blanks, as in the original's
-    `convert_product_file_format.py`; attributes, query and the other bullets are left out.
+    ``convert_product_file_format.py``; attributes, query and the other bullets are left out.
     """
     options = ", and ".join(f"{group}: {', '.join(values)}" for group, values in product.options)
     first_bullet = product.bullets[0] if product.bullets else ""
@@ -153,14 +159,14 @@ def has_surrogate(text: str) -> bool:
     return False
 
 
-def without_surrogates(value: Any) -> Any:
+def encodable(value: Any) -> Any:
     """The same JSON value with lone surrogates, which no file can hold, as U+FFFD."""
     if isinstance(value, str):
-        return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", value) if has_surrogate(value) else value
+        return without_surrogates(value)
     if isinstance(value, Mapping):
-        return {without_surrogates(key): without_surrogates(one) for key, one in value.items()}
+        return {encodable(key): encodable(one) for key, one in value.items()}
     if isinstance(value, list):
-        return [without_surrogates(one) for one in value]
+        return [encodable(one) for one in value]
     return value
 
 
@@ -171,7 +177,6 @@ def is_texts(value: object) -> TypeGuard[list[str]]:
 
 _NOT_PRICE = re.compile(r"[^\d.]")
 _FIRST_NUMBER = re.compile(r"\d+(?:\.\d+)?|\.\d+")
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def _prices(pricing: object, repairs: list[str]) -> tuple[tuple[float, ...], str]:

@@ -1,7 +1,7 @@
 """The reward of a purchase, with all its parts.
 
-Source: princeton-nlp/WebShop, `web_agent_site/engine/goal.py`; the sums and quotients are taken in
-the original's order, so that totals are equal to the last bit.
+Source: princeton-nlp/WebShop, ``web_agent_site/engine/goal.py``; the sums and quotients are taken
+in the original's order, so that totals are equal to the last bit.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class TypeParts:
     """How far the bought product is the kind of thing that was wanted.
 
     Attributes:
-        r_type: Factor on the whole reward: 1, 0.5, 0.1 or 0.
-        query_match: Whether both products were collected under the same query.
-        category_match: Whether their category paths share two parts or more.
-        title_score: Share of the wanted title's nouns that the bought title has.
+        r_type: factor on the whole reward: 1, 0.5, 0.1 or 0.
+        query_match: whether both products were collected under the same query.
+        category_match: whether their category paths share two parts or more.
+        title_score: share of the wanted title's nouns that the bought title has.
     """
 
     r_type: float
@@ -45,18 +45,18 @@ class RewardParts:
     attributes and O options. Every ``r_`` is in [0, 1]; the ``w_`` are their weights in the sum.
 
     Attributes:
-        total: The reward, 0.0 to 1.0.
-        r_type: Factor of the product type; see `TypeParts`, also for the next three.
-        query_match: See `TypeParts`.
-        category_match: See `TypeParts`.
-        title_score: See `TypeParts`.
-        r_att: Share of the wanted attributes that the product has.
-        w_att: Weight of the attributes.
-        r_option: Share of the wanted options met by the fuzzy rule; 0.0 if none are wanted.
-        w_option: Weight of the options; 0.0 if none are wanted.
-        r_option_exact: Share of the wanted options chosen exactly; takes no part in the total.
-        r_price: Whether the price is within the bound.
-        w_price: Weight of the price.
+        total: the reward, 0.0 to 1.0.
+        r_type: factor of the product type; see ``TypeParts``, also for the next three.
+        query_match: see ``TypeParts``.
+        category_match: see ``TypeParts``.
+        title_score: see ``TypeParts``.
+        r_att: share of the wanted attributes that the product has.
+        w_att: weight of the attributes.
+        r_option: share of the wanted options met by the fuzzy rule; 0.0 if none are wanted.
+        w_option: weight of the options; 0.0 if none are wanted.
+        r_option_exact: share of the wanted options chosen exactly; takes no part in the total.
+        r_price: whether the price is within the bound.
+        w_price: weight of the price.
     """
 
     total: float
@@ -118,7 +118,7 @@ class Judge:
     """Scores purchases and remembers comparisons; one may serve many environments and threads.
 
     Args:
-        remembered: How many text pairs are kept.
+        remembered: how many text pairs are kept.
     """
 
     def __init__(self, remembered: int = 65_536) -> None:
@@ -130,10 +130,10 @@ class Judge:
         """The reward for buying a product.
 
         Args:
-            goal: What was wanted; it has at least one attribute.
-            product: What was bought.
-            price: Its price in dollars.
-            options: The chosen value of each option group.
+            goal: what was wanted; it has at least one attribute.
+            product: what was bought.
+            price: its price in dollars.
+            options: the chosen value of each option group.
         """
         kind = score_type(goal, product)
         attributes = len(goal.attributes)
@@ -182,7 +182,7 @@ class Judge:
 
 
 def score(goal: Goal, product: Product, price: float, options: Mapping[str, str]) -> RewardParts:
-    """The reward for buying a product, computed afresh; see `Judge.score`."""
+    """The reward for buying a product, computed afresh; see ``Judge.score``."""
     return Judge(remembered=256).score(goal, product, price, options)
 
 

@@ -31,9 +31,9 @@ class Node(NamedTuple):
     """One visible text node.
 
     Attributes:
-        kind: What it stands in; a ``"link"`` leads to a product, an ``"option"`` is a value.
-        text: Its text, outer white space kept.
-        group: For an option: its group.
+        kind: what it stands in; a ``"link"`` leads to a product, an ``"option"`` is a value.
+        text: its text, outer white space kept.
+        group: for an option: its group.
     """
 
     kind: Literal["text", "button", "option", "link"]
@@ -45,8 +45,8 @@ class Segment:
     """A run of nodes, with its two plain forms.
 
     Args:
-        nodes: The nodes; those that a browser's text would not have are left out.
-        keep_blank: Keep nodes of white space, which show as empty segments.
+        nodes: the nodes; those that a browser's text would not have are left out.
+        keep_blank: keep nodes of white space, which show as empty segments.
     """
 
     __slots__ = ("_rich", "nodes", "text")
@@ -95,7 +95,7 @@ class Heads:
     """The segments that begin the pages of one session, made when a page needs them.
 
     Args:
-        instruction: The goal's text.
+        instruction: the goal's text.
     """
 
     def __init__(self, instruction: str) -> None:
@@ -129,8 +129,8 @@ class ProductPages:
     """The segments of one product's pages.
 
     Args:
-        product: The product.
-        strict: Keep blank nodes as the original does.
+        product: the product.
+        strict: keep blank nodes as the original does.
     """
 
     __slots__ = ("_details", "_strict", "_sub_pages", "options", "product", "row")

@@ -35,16 +35,16 @@ class ShopState(NamedTuple):
     """All that the next step depends on, and the tally.
 
     Attributes:
-        page: Kind of the current page.
-        keywords: Words of the last search; None before the first and on the index page.
-        page_number: Page of the results; 0 before a search.
-        asin: The product in view, ``""`` if none.
-        sub_page: Name of the sub page in view, ``""`` if none.
-        options: Chosen value of each group, in order of choice; replaced, never changed.
-        visited: Products opened since the last index page.
+        page: kind of the current page.
+        keywords: words of the last search; None before the first and on the index page.
+        page_number: page of the results; 0 before a search.
+        asin: the product in view, ``""`` if none.
+        sub_page: name of the sub page in view, ``""`` if none.
+        options: chosen value of each group, in order of choice; replaced, never changed.
+        visited: products opened since the last index page.
         results: ASINs found by the last search, best first.
-        reward: The purchase's reward, None before it.
-        tally: Counters of the visit.
+        reward: the purchase's reward, None before it.
+        tally: counters of the visit.
     """
 
     page: PageKind = "index"
@@ -63,11 +63,11 @@ class ShopSession:
     """One visit to the shop with one goal.
 
     Args:
-        stock: The catalogue, shared with other sessions.
-        goal: What the customer wants.
-        session_id: The visit's name in addresses; the goal's number unless given.
-        strict: Keep the original's faults (see the table in the environment's documentation).
-        show_attrs: Products have an attributes page.
+        stock: the catalogue, shared with other sessions.
+        goal: what the customer wants.
+        session_id: the visit's name in addresses; the goal's number unless given.
+        strict: keep the original's faults (see the table in the environment's documentation).
+        show_attrs: products have an attributes page.
     """
 
     def __init__(

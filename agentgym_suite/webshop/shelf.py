@@ -6,18 +6,16 @@ shelf without meeting.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache, partial
 from typing import Protocol
 
 from agentgym_suite.errors import DataDamaged
 from agentgym_suite.webshop import controls
 from agentgym_suite.webshop.controls import Controls
-from agentgym_suite.webshop.products import Product
+from agentgym_suite.webshop.products import FindProduct, Product
 from agentgym_suite.webshop.reward import Judge
 from agentgym_suite.webshop.segments import ProductPages
-
-FindProduct = Callable[[str], Product | None]
 
 
 class Stock(Protocol):
@@ -39,8 +37,8 @@ class Shelf:
     It refers to the products only, not to the catalogue that may own it.
 
     Args:
-        find: The product of an ASIN, None if there is none.
-        products: How many products' pages are kept ready.
+        find: the product of an ASIN, None if there is none.
+        products: how many products' pages are kept ready.
     """
 
     def __init__(self, find: FindProduct, products: int = 2_048) -> None:

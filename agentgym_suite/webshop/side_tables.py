@@ -18,7 +18,7 @@ from agentgym_suite.data import Progress
 from agentgym_suite.json_stream import iter_json_object
 from agentgym_suite.webshop.nouns import read_noun_file
 from agentgym_suite.webshop.official_files import OfficialFiles
-from agentgym_suite.webshop.products import without_surrogates
+from agentgym_suite.webshop.products import encodable
 
 _BATCH = 5_000
 _CACHE_KIB = 200_000
@@ -28,9 +28,9 @@ class SideTables:
     """What the attributes, human and nouns files say about each ASIN.
 
     Args:
-        path: Where the temporary file is made; it is removed on exit.
-        official: The files to read.
-        progress: Called with the entries read of each file.
+        path: where the temporary file is made; it is removed on exit.
+        official: the files to read.
+        progress: called with the entries read of each file.
     """
 
     def __init__(self, path: Path, official: OfficialFiles, progress: Progress | None) -> None:
@@ -79,13 +79,13 @@ class SideTables:
 
     def _entry(self, table: str, asin: str) -> Any:
         row = self._database.execute(
-            f"SELECT entry FROM {table} WHERE asin = ?", (without_surrogates(asin),)
+            f"SELECT entry FROM {table} WHERE asin = ?", (encodable(asin),)
         ).fetchone()
         return None if row is None else json.loads(row[0])
 
     def _fill(self, table: str, entries: Iterable[tuple[str, Any]]) -> None:
         # ASCII escapes carry lone surrogates, which SQLite's UTF-8 could not.
-        rows = ((without_surrogates(asin), json.dumps(entry)) for asin, entry in entries)
+        rows = ((encodable(asin), json.dumps(entry)) for asin, entry in entries)
         done = 0
         self._database.execute("BEGIN")
         for batch in _batches(rows):

@@ -1,8 +1,8 @@
-"""The original's special first keywords, off unless `special_queries=True`.
+"""The original's special first keywords, off unless ``special_queries=True``.
 
-`<r>` fifty random products, `<c> category` a whole department, `<q> query` the products
-collected under a query, `<a> attribute` the products with an attribute. Any agent can type
-them and `<q>` gives away part of the reward, so that they are ordinary words by default.
+``<r>`` fifty random products, ``<c> category`` a whole department, ``<q> query`` the products
+collected under a query, ``<a> attribute`` the products with an attribute. Any agent can type
+them and ``<q>`` gives away part of the reward, so that they are ordinary words by default.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class SpecialQueries:
     """Answers to special keywords; reads every product once when made.
 
     Args:
-        store: The store to answer from.
-        seed: What `<r>` is seeded with, beside the words that follow it; in the original it
+        store: the store to answer from.
+        seed: what ``<r>`` is seeded with, beside the words that follow it; in the original it
             is not seeded and changes at every page turn.
     """
 
@@ -38,7 +38,7 @@ class SpecialQueries:
                 self._by_attribute.setdefault(attribute, []).append(position)
 
     def answer(self, keywords: Sequence[str]) -> tuple[str, ...] | None:
-        """The ASINs in file order (`<r>`: in drawn order); None if no keyword is special."""
+        """The ASINs in file order (``<r>``: in drawn order); None if no keyword is special."""
         first = keywords[0] if keywords else ""
         rest = " ".join(keywords[1:]).strip()
         if first == "<r>":

@@ -1,7 +1,7 @@
 """A built store, read-only: products by ASIN, and the sources of goals.
 
-One folder with one manifest at its top: `shop.sqlite` (products), `goals/` (memory-mapped
-arrays) and `index/` (the search index). Opening it reads a manifest and maps arrays;
+One folder with one manifest at its top: ``shop.sqlite`` (products), ``goals/`` (memory-mapped
+arrays) and ``index/`` (the search index). Opening it reads a manifest and maps arrays;
 nothing is loaded, so that a million products cost no more than a thousand.
 """
 
@@ -12,7 +12,7 @@ import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -22,16 +22,15 @@ import numpy as np
 import numpy.typing as npt
 
 from agentgym_suite.data import Manifest, read_manifest
+from agentgym_suite.errors import DataDamaged
 from agentgym_suite.webshop.goal_arrays import GOALS_FOLDER
 from agentgym_suite.webshop.product_rows import decode_row
-from agentgym_suite.webshop.products import Product
+from agentgym_suite.webshop.products import FindProduct, Product
 from agentgym_suite.webshop.store_products import DATABASE_NAME
 
 STORE_KIND = "webshop-store"
 STORE_VERSION = 1
 INDEX_FOLDER = "index"
-
-FindProduct = Callable[[str], Product | None]
 
 _CACHED_PRODUCTS = 4_096
 _MEND = "`agentgym-suite data import webshop --items … --attributes … --human … --out DIR`"
@@ -41,9 +40,9 @@ def read_store_manifest(folder: Path) -> Manifest:
     """The manifest of a built store; cheap.
 
     Raises:
-        DataMissing: No store is there.
-        DataVersion: The store has another format version.
-        DataDamaged: The manifest cannot be read, or a file is absent or has another size.
+        DataMissing: no store is there.
+        DataVersion: the store has another format version.
+        DataDamaged: the manifest cannot be read, or a file is absent or has another size.
     """
     return read_manifest(folder, kind=STORE_KIND, version=STORE_VERSION, mend=_MEND)
 
@@ -52,18 +51,18 @@ class Store:
     """The products and goal sources of a built store; safe to use from several threads.
 
     Args:
-        folder: The finished folder.
-        manifest: Its manifest, if it was read already.
+        folder: the finished folder.
+        manifest: its manifest, if it was read already.
 
     Attributes:
-        folder: Where it is.
-        manifest: What it is.
-        product: The product of an ASIN, None if there is none; the latest are kept.
+        folder: where it is.
+        manifest: what it is.
+        product: the product of an ASIN, None if there is none; the latest are kept.
 
     Raises:
-        DataMissing: No store is there.
-        DataVersion: The store has another format version.
-        DataDamaged: A file is absent or has another size than its manifest says.
+        DataMissing: no store is there.
+        DataVersion: the store has another format version.
+        DataDamaged: a file is absent or has another size than its manifest says.
     """
 
     def __init__(self, folder: Path, manifest: Manifest | None = None) -> None:
@@ -120,7 +119,7 @@ class Store:
         return str(goals[kind]["digest"]), bool(goals[kind]["full"])
 
     def goal_array(self, kind: str, name: str) -> npt.NDArray[Any]:
-        """A memory-mapped array of `goal_arrays`, such as `("human", "order")`."""
+        """A memory-mapped array of ``goal_arrays``, such as ``("human", "order")``."""
         return self._array(f"{kind}_{name}")
 
     def _array(self, name: str) -> npt.NDArray[Any]:
@@ -140,6 +139,7 @@ class _Rows:
     """One read-only connection behind a lock, opened anew in a forked child."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._uri = f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1"
         self._process = -1
         self._open()
@@ -156,7 +156,10 @@ class _Rows:
         """The row that a number from the store's own arrays leads to."""
         row = self.one(query, value)
         if row is None:
-            raise IndexError(value)
+            raise DataDamaged(
+                f"{self._path} has no row for slot {value}, which its goals name; remove "
+                f"{self._path.parent} and import it again"
+            )
         return row
 
     def all(self, query: str, *values: object) -> list[tuple[Any, ...]]:

@@ -1,8 +1,8 @@
 """Building a store: official files in, one published folder out.
 
 Three phases, each finished by a file with its final name, so that a killed build goes on
-with the phase it was in: products (`shop.sqlite`), goals (`goals/summary.json`), search
-index (`index/manifest.json`).
+with the phase it was in: products (``shop.sqlite``), goals (``goals/summary.json``), search
+index (``index/manifest.json``).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class BuildOptions:
     """How a store is built.
 
     Attributes:
-        limits: How much of the products file is taken.
-        legacy_price_seed: Draw prices and bounds as the original would from this seed.
-        strict_data: Refuse records on which the original would die, instead of mending them.
-        spacy_model: Find title nouns with this model, where no nouns file is given.
-        workers: Processes that analyse texts for the index.
+        limits: how much of the products file is taken.
+        legacy_price_seed: draw prices and bounds as the original would from this seed.
+        strict_data: refuse records on which the original would die, instead of mending them.
+        spacy_model: find title nouns with this model, where no nouns file is given.
+        workers: processes that analyse texts for the index.
     """
 
     limits: ProductLimits = field(default_factory=ProductLimits)
@@ -49,10 +49,10 @@ class StorePlan:
     """A store before it is built.
 
     Attributes:
-        official: The files that go in.
-        options: How they are taken.
-        extractor: What finds title nouns; None where a file has them.
-        inputs: Everything the contents are a function of.
+        official: the files that go in.
+        options: how they are taken.
+        extractor: what finds title nouns; None where a file has them.
+        inputs: everything the contents are a function of.
     """
 
     official: OfficialFiles
@@ -67,13 +67,13 @@ def plan_store(
     """Settle what a store will be made of.
 
     Args:
-        official: The files that go in.
-        options: How they are taken.
-        digests: `official.digests()`.
+        official: the files that go in.
+        options: how they are taken.
+        digests: ``official.digests()``.
 
     Raises:
         MissingExtra: spaCy was asked for and is not installed.
-        UsageError: The spaCy model is not installed.
+        UsageError: the spaCy model is not installed.
     """
     extractor: NounExtractor | None = None
     if official.nouns is not None:
@@ -102,10 +102,10 @@ def build_store(
     """Build a store, or return the one that was built by the same plan.
 
     Raises:
-        DataMissing: A file is not there.
-        DataDamaged: A file is damaged, or a record is bad and data are taken strictly.
-        DataError: Something else is in that place already.
-        DiskFull: No space was left; what was finished is kept.
+        DataMissing: a file is not there.
+        DataDamaged: a file is damaged, or a record is bad and data are taken strictly.
+        DataError: something else is in that place already.
+        DiskFull: no space was left; what was finished is kept.
     """
     options = plan.options
 

@@ -1,24 +1,27 @@
-"""From what a user calls `data` to the folder of a built store.
+"""From what a user calls ``data`` to the folder of a built store.
 
-Nothing, a folder of official files, or a built store. Small catalogues build themselves
-under the data home at first use; the folder's name holds the digest of all that went in.
+Nothing, a name of the data home, a folder of official files, or a built store. Small
+catalogues build themselves under the data home at first use; the folder's name holds the
+digest of all that went in.
 """
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
 
 from agentgym_suite.data import (
     Json,
     Manifest,
     Progress,
-    canonical_json,
     data_folder,
+    find_data,
+    json_digest,
     read_manifest,
 )
 from agentgym_suite.errors import DataMissing, UsageError
+from agentgym_suite.webshop.arguments import check_count
 from agentgym_suite.webshop.generated_files import (
     GENERATED_KIND,
     GENERATED_VERSION,
@@ -36,6 +39,7 @@ MOST_PRODUCTS_UNBUILT = 5_000
 
 # Five thousand official products are 15 MB; digesting gigabytes at every start helps nobody.
 _MOST_BYTES_UNBUILT = 64_000_000
+_NAME_CHARACTERS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +48,9 @@ class StoreChoice:
 
     Attributes:
         data: None for the embedded catalogue, else a folder.
-        num_products: Only the first so many products.
-        legacy_price_seed: The seed of the original's price draws, to repeat them.
-        nouns: A file of title nouns beside the folder.
+        num_products: only the first so many products.
+        legacy_price_seed: the seed of the original's price draws, to repeat them.
+        nouns: a file of title nouns beside the folder.
     """
 
     data: Path | None = None
@@ -55,17 +59,43 @@ class StoreChoice:
     nouns: Path | None = None
 
 
+def choose_store(
+    data: str | Path | None = None,
+    num_products: int | None = None,
+    legacy_price_seed: int | None = None,
+    nouns: str | Path | None = None,
+) -> StoreChoice:
+    """Which store a user means; checks what can be checked without opening anything.
+
+    Args:
+        data: None for the embedded catalogue, a data set's name, or a folder.
+        num_products: only the first so many products.
+        legacy_price_seed: repeat the original's price draws from this seed.
+        nouns: a file of title nouns beside the folder.
+
+    Raises:
+        DataMissing: there is no such data set, folder or file.
+        UsageError: a number is none, or below 1.
+    """
+    check_count("num_products", num_products, 1, optional=True)
+    if legacy_price_seed is not None and not isinstance(legacy_price_seed, Integral):
+        raise UsageError(f"legacy_price_seed is {legacy_price_seed!r}; give an integer, or None")
+    noun_file = None if nouns is None else Path(nouns).expanduser().absolute()
+    if noun_file is not None and not noun_file.is_file():
+        raise DataMissing(f"there is no file {noun_file} for the nouns; check the path")
+    folder = None if data is None else find_data(data, "webshop")
+    return StoreChoice(folder, num_products, legacy_price_seed, noun_file)
+
+
 def locate_store(choice: StoreChoice, progress: Progress | None = None) -> tuple[Path, Manifest]:
     """The folder and the manifest of a store, built now if it is small and new.
 
     Raises:
-        DataMissing: There are no such data, or they are too large to be built on the way.
-        DataDamaged: A file is damaged.
-        DataVersion: The store was built by another version of the suite.
-        UsageError: The options contradict those a built store was made with.
+        DataMissing: there are no such data, or they are too large to be built on the way.
+        DataDamaged: a file is damaged.
+        DataVersion: the store was built by another version of the suite.
+        UsageError: the options contradict those a built store was made with.
     """
-    if choice.num_products is not None and choice.num_products < 1:
-        raise UsageError(f"num_products is {choice.num_products}; give 1 or more, or None")
     if choice.data is None:
         return _build_under_home(_embedded_folder(progress), choice, progress)
     kind = manifest_kind(choice.data)
@@ -93,7 +123,7 @@ def _build_under_home(
     official = find_official_files(folder, nouns=choice.nouns, noun_label=label)
     too_many = (
         f"{official.items} has more than {MOST_PRODUCTS_UNBUILT} products, too many to be built "
-        f"at first use: run `agentgym-suite data import webshop --items {official.items} "
+        f"at first use; run `agentgym-suite data import webshop --items {official.items} "
         "--attributes … --human … --out DIR` and give that DIR"
     )
     if official.items.stat().st_size > _MOST_BYTES_UNBUILT:
@@ -103,7 +133,7 @@ def _build_under_home(
         legacy_price_seed=choice.legacy_price_seed,
     )
     plan = plan_store(official, options, _digests(folder, official, generated))
-    name = hashlib.sha256(canonical_json(plan.inputs).encode("utf-8")).hexdigest()[:16]
+    name = json_digest(plan.inputs).removeprefix("sha256:")[:_NAME_CHARACTERS]
     store = data_folder("webshop", f"cache-{name}")
     return store, build_store(store, plan, progress=progress)
 
@@ -137,5 +167,5 @@ def _check_built(choice: StoreChoice, manifest: Manifest) -> None:
         if wanted is not None and not agrees:
             raise UsageError(
                 f"{name}={wanted} does not fit the built store {choice.data}, made with "
-                f"{name}={built_with.get(name)}: import the official files again with that option"
+                f"{name}={built_with.get(name)}; import the official files again with that option"
             )

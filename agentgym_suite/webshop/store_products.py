@@ -28,8 +28,8 @@ from agentgym_suite.webshop.products import (
     Cleaned,
     Product,
     clean,
+    encodable,
     has_surrogate,
-    without_surrogates,
 )
 from agentgym_suite.webshop.side_tables import SideTables
 
@@ -63,14 +63,14 @@ class ImportReport:
         """Count one case, or refuse it when data are to be taken strictly.
 
         Raises:
-            DataDamaged: `strict` is set and the original would not get past this case.
+            DataDamaged: ``strict`` is set and the original would not get past this case.
         """
         if self.strict and fatal:
             raise DataDamaged(
                 f"product {asin}: {reason}; mend the record, or import without --strict-data"
             )
         counter[reason] += 1
-        self.examples.setdefault(reason, without_surrogates(asin))
+        self.examples.setdefault(reason, encodable(asin))
 
     def as_json(self) -> dict[str, Json]:
         """The report as it stands in the manifest."""
@@ -87,9 +87,9 @@ class ProductLimits:
     """How much of the products file is taken.
 
     Attributes:
-        first: Only the first so many records, counted before any is skipped.
-        at_most: More records than this are refused with `too_many` as the sentence.
-        too_many: What to tell then.
+        first: only the first so many records, counted before any is skipped.
+        at_most: more records than this are refused with ``too_many`` as the sentence.
+        too_many: what to tell then.
     """
 
     first: int | None = None
@@ -108,12 +108,12 @@ def write_products(
 ) -> Mapping[str, Any]:
     """Write the database unless a finished one is there; return its summary.
 
-    Nouns come from the nouns file where `extractor` is None. The summary holds `digest` (of
-    the catalogue), `products` and `report`.
+    Nouns come from the nouns file where ``extractor`` is None. The summary holds ``digest`` (of
+    the catalogue), ``products`` and ``report``.
 
     Raises:
-        DataMissing: A file is not there, or the file has more products than allowed.
-        DataDamaged: A file is damaged, or a record is bad and `strict` is set.
+        DataMissing: a file is not there, or the file has more products than allowed.
+        DataDamaged: a file is damaged, or a record is bad and ``strict`` is set.
     """
     path = folder / DATABASE_NAME
     if not path.exists():
@@ -194,14 +194,14 @@ class _ProductWriter:
         asin = str(record.get("asin", "")) if isinstance(record, Mapping) else ""
         entry = self._side.attributes(asin)
         attributes = entry.get("attributes") if isinstance(entry, Mapping) else None
-        cleaned = clean(record, without_surrogates(attributes))
+        cleaned = clean(record, encodable(attributes))
         if not isinstance(cleaned, Cleaned):
             report.note(report.skipped, cleaned.reason, asin, fatal=not cleaned.by_design)
             return None
         facts = facts_of(cleaned.product)
         if has_surrogate(facts):
             report.note(report.repaired, "text holds lone surrogates", asin)
-            return self._clean(without_surrogates(record))
+            return self._clean(encodable(record))
         if cleaned.product.asin in self._seen:
             report.note(report.skipped, "asin repeated", asin, fatal=False)
             return None
@@ -224,7 +224,7 @@ class _ProductWriter:
     def _insert(self, product: Product, facts: str, nouns: tuple[str, ...]) -> None:
         execute, position = self._database.execute, next(self._positions)
         self._identify(facts)
-        row = encode_row(facts, without_surrogates(list(nouns)))
+        row = encode_row(facts, encodable(list(nouns)))
         execute("INSERT INTO products VALUES (?, ?, ?)", (position, product.asin, row))
         if len(product.prices) > 1:
             execute(
@@ -235,10 +235,8 @@ class _ProductWriter:
     def _insert_goals(self, product: Product, position: int) -> None:
         asin, price = product.asin, product.prices[0]
 
-        def complain(reason: str) -> None:
-            # The original skips an entry without attributes, and dies on the other cases.
-            fatal = reason != "human instruction without attributes"
-            self._report.note(self._report.goals_skipped, reason, asin, fatal=fatal)
+        def complain(reason: str, *, by_design: bool = False) -> None:
+            self._report.note(self._report.goals_skipped, reason, asin, fatal=not by_design)
 
         synthetic = synthetic_source(self._side.attributes(asin), product, complain)
         if synthetic is not None:

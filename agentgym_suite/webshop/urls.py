@@ -65,8 +65,8 @@ class EncodedUrls:
     """Addresses with percent-encoded JSON.
 
     Args:
-        base: What stands before each path, without a final slash.
-        stylesheet: Address of the style sheet; ``""`` for none.
+        base: what stands before each path, without a final slash.
+        stylesheet: address of the style sheet; ``""`` for none.
     """
 
     def __init__(self, base: str = ORIGIN, stylesheet: str = "") -> None:
@@ -74,11 +74,11 @@ class EncodedUrls:
         self.stylesheet = stylesheet
 
     def index(self, session_id: str) -> str:
-        """See `UrlScheme.index`."""
+        """See ``UrlScheme.index``."""
         return self._path(session_id)
 
     def results(self, session_id: str, keywords: Sequence[str], page: int) -> str:
-        """See `UrlScheme.results`."""
+        """See ``UrlScheme.results``."""
         return self._path("search_results", session_id, _json(list(keywords)), str(page))
 
     def item(
@@ -89,7 +89,7 @@ class EncodedUrls:
         page: int,
         options: Mapping[str, str],
     ) -> str:
-        """See `UrlScheme.item`."""
+        """See ``UrlScheme.item``."""
         words = _json(list(keywords))
         return self._path("item_page", session_id, asin, words, str(page), _json(dict(options)))
 
@@ -102,12 +102,12 @@ class EncodedUrls:
         name: str,
         options: Mapping[str, str],
     ) -> str:
-        """See `UrlScheme.sub_page`."""
+        """See ``UrlScheme.sub_page``."""
         words, chosen = _json(list(keywords)), _json(dict(options))
         return self._path("item_sub_page", session_id, asin, words, str(page), name, chosen)
 
     def done(self, session_id: str, asin: str, options: Mapping[str, str]) -> str:
-        """See `UrlScheme.done`."""
+        """See ``UrlScheme.done``."""
         return self._path("done", session_id, asin, _json(dict(options)))
 
     def _path(self, *parts: str) -> str:
@@ -120,11 +120,11 @@ class OriginalUrls:
     stylesheet = ""
 
     def index(self, session_id: str) -> str:
-        """See `UrlScheme.index`."""
+        """See ``UrlScheme.index``."""
         return f"{ORIGIN}/{session_id}"
 
     def results(self, session_id: str, keywords: Sequence[str], page: int) -> str:
-        """See `UrlScheme.results`."""
+        """See ``UrlScheme.results``."""
         return f"{ORIGIN}/search_results/{session_id}/{'+'.join(keywords)}/{page}"
 
     def item(
@@ -135,7 +135,7 @@ class OriginalUrls:
         page: int,
         options: Mapping[str, str],
     ) -> str:
-        """See `UrlScheme.item`."""
+        """See ``UrlScheme.item``."""
         words = "+".join(keywords)
         return f"{ORIGIN}/item_page/{session_id}/{asin}/{words}/{page}/{json.dumps(dict(options))}"
 
@@ -148,13 +148,13 @@ class OriginalUrls:
         name: str,
         options: Mapping[str, str],
     ) -> str:
-        """See `UrlScheme.sub_page`."""
+        """See ``UrlScheme.sub_page``."""
         words = "+".join(keywords)
         place = f"{session_id}/{asin}/{words}/{page}/{name}/{dict(options)}"
         return f"{ORIGIN}/item_sub_page/{place}"
 
     def done(self, session_id: str, asin: str, options: Mapping[str, str]) -> str:
-        """See `UrlScheme.done`."""
+        """See ``UrlScheme.done``."""
         return f"{ORIGIN}/done/{session_id}/{asin}/{dict(options)}"
 
 

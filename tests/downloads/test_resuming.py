@@ -227,3 +227,62 @@ def test_two_downloads_of_one_file_at_once(server: Server, target: Path) -> None
     assert paths == [target] * 4
     assert len(server.asked) == 1
     assert only(target)
+
+
+def send_chunked(handler: Handler, body: bytes, *, whole: bool, **headers: str) -> None:
+    """Answer without a length, breaking off before the last chunk unless `whole`."""
+    handler.protocol_version = "HTTP/1.1"
+    handler.send_response(200)
+    handler.send_header("Transfer-Encoding", "chunked")
+    for name, value in headers.items():
+        handler.send_header(name.replace("_", "-"), value)
+    handler.end_headers()
+    handler.wfile.write(b"%x\r\n%s\r\n" % (len(body), body))
+    if whole:
+        handler.wfile.write(b"0\r\n\r\n")
+
+
+def test_a_chunked_first_answer_resumes_by_ranges(
+    server: Server, target: Path, waits: Waits
+) -> None:
+    totals = []
+
+    def script(handler: Handler, asked: Asked, number: int) -> None:
+        if number == 1:
+            send_chunked(handler, BODY[:50_000], whole=False, ETag='"v1"')
+        else:
+            record = target.with_name("items.json.part.json")
+            totals.append(json.loads(record.read_text())["total"])
+            handler.serve(asked, cut=None if number == 3 else 1000)
+
+    server.script = script
+    waits.get(server, target)
+    assert only(target)
+    assert [asked.start for asked in server.asked] == [None, 50_000, 51_000]
+    assert totals == [None, len(BODY)]
+
+
+def test_a_chunked_answer_that_nothing_identifies_starts_over(
+    server: Server, target: Path, waits: Waits
+) -> None:
+    server.script = lambda handler, asked, number: send_chunked(
+        handler, BODY[: 50_000 * number], whole=50_000 * number >= len(BODY)
+    )
+    waits.get(server, target, Patience(failures=20))
+    assert only(target)
+    assert {asked.start for asked in server.asked} == {None}
+
+
+def test_everything_arrived_before_a_chunked_answer_broke(
+    server: Server, target: Path, waits: Waits
+) -> None:
+    def script(handler: Handler, asked: Asked, number: int) -> None:
+        if number == 1:
+            send_chunked(handler, BODY, whole=False, ETag='"v1"')
+        else:
+            handler.send(416, Content_Range=f"bytes */{len(BODY)}")
+
+    server.script = script
+    waits.get(server, target)
+    assert only(target)
+    assert [asked.start for asked in server.asked] == [None, len(BODY)]

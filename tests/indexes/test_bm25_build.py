@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import json
 import lzma
 import random
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 from agentgym_suite.data import verify_folder
-from agentgym_suite.errors import DataError, DiskFull, RetrievalError, UsageError
+from agentgym_suite.errors import DataDamaged, DataError, DiskFull, RetrievalError, UsageError
 from agentgym_suite.indexes import bm25_build, bm25_collect, bm25_files, bm25_invert
 from agentgym_suite.indexes.analyzer import Analyzer
 from agentgym_suite.indexes.bm25 import BM25Index
@@ -162,3 +163,14 @@ def test_documents_are_read_from_json_lines(tmp_path: Path) -> None:
     (tmp_path / "packed.jsonl.xz").write_bytes(lzma.compress(lines.encode()))
     assert list(read_documents(tmp_path / "plain.jsonl")) == texts(5)
     assert list(read_documents(tmp_path / "packed.jsonl.xz")) == texts(5)
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "foreign"])
+def test_damaged_packed_documents_are_damage(tmp_path: Path, damage: str) -> None:
+    packed = bytearray(gzip.compress(b'{"id": "B1", "contents": "a shirt"}\n' * 100))
+    if damage == "flipped":
+        packed[15] ^= 0xFF
+    path = tmp_path / "documents.jsonl.gz"
+    path.write_bytes({"cut": packed[:-9], "flipped": packed, "foreign": b"{}"}[damage])
+    with pytest.raises(DataDamaged, match="is not a document"):
+        list(read_documents(path))

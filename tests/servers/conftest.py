@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from agentgym_suite.webshop.catalogue import Catalogue, open_catalogue
+from tests.servers.shop_site import shop
 
 SHIRT = "B00SHIRT01"
 COLORS = ("blue", "red / white", 'the "best" one', "grün 😀")
@@ -69,3 +72,10 @@ def _open(folder: Path, home: Path) -> Catalogue:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AGENTGYM_SUITE_HOME", str(home))
         return open_catalogue(folder, goals="human")
+
+
+@pytest.fixture
+def client(catalogue: Catalogue) -> Iterator[httpx.Client]:
+    with shop(catalogue) as client:
+        client.get("/abc")
+        yield client

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import socket
@@ -9,13 +10,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 import agentgym_suite  # noqa: F401
 from agentgym_suite.cli import main
+from agentgym_suite.errors import UsageError
 from agentgym_suite.remote import make_remote
+from agentgym_suite.servers.cli import register
 
 
 def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -60,6 +64,51 @@ def test_numbers_out_of_range_are_usage_errors(arguments: list[str]) -> None:
     assert stopped.value.code == 2
 
 
+@pytest.mark.parametrize(
+    ("option", "value"), [("--port", "x"), ("--threads", "2.5"), ("--lease", "long")]
+)
+def test_what_is_no_number_is_said_in_plain_words(
+    option: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["serve", "env", option, value])
+    words = capsys.readouterr().err
+    assert repr(value) in words and "invalid _" not in words
+
+
+@pytest.mark.parametrize("kind", ["webshop", "env"])
+def test_help_tells_every_default(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    commands = argparse.ArgumentParser().add_subparsers()
+    register(commands)
+    (kinds,) = (
+        action
+        for action in commands.choices["serve"]._actions
+        if isinstance(action, argparse._SubParsersAction)
+    )
+    for action in kinds.choices[kind]._actions:
+        if action.option_strings and action.nargs != 0:
+            assert "(" in (action.help or ""), action.option_strings
+
+
+def test_the_shop_shows_how_far_it_is_built(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[str, int, int | None]] = []
+
+    @contextmanager
+    def bars() -> Iterator[Any]:
+        yield lambda *call: told.append(call)
+
+    def build(data: object, *, progress: Any, **arguments: Any) -> None:
+        progress("products", 1, 2)
+        raise UsageError("that is enough")
+
+    monkeypatch.setattr("agentgym_suite.progress_bars.progress_bars", bars)
+    monkeypatch.setattr("agentgym_suite.webshop.catalogue.open_catalogue", build)
+    assert "enough" in complaint(capsys, "webshop", "--port", "0")
+    assert told == [("products", 1, 2)]
+
+
 @contextmanager
 def served(home: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     command = [sys.executable, "-m", "agentgym_suite", "serve", *arguments, "--port", "0"]
@@ -67,8 +116,8 @@ def served(home: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str],
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
     try:
         assert process.stderr is not None
-        words = process.stderr.readline().split()
-        address = next(word for word in words if word.startswith("http://")).rstrip(".")
+        said = next(line for line in process.stderr if "http://" in line)  # bars may come first
+        address = next(word for word in said.split() if word.startswith("http://")).rstrip(".")
         yield process, address
     finally:
         process.kill()
@@ -92,6 +141,10 @@ def test_the_shop_prints_its_address_and_stops_on_sigterm(home: Path) -> None:
         page = httpx.get(address, follow_redirects=True, trust_env=False)
         assert page.status_code == 200
         assert "instruction" in page.text.lower()
+        # longer than what an HTTP server commonly takes for an address
+        words = "a" * 20_000
+        deep = httpx.get(f"{address}/search_results/nobody/{words}/1", trust_env=False)
+        assert (deep.status_code, "has not begun here" in deep.text) == (404, True)
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
 

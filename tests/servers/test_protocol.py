@@ -1,10 +1,7 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any
 
 import gymnasium as gym
@@ -14,56 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentgym_suite.servers.bodies import MAX_BODY_BYTES
-from agentgym_suite.servers.env_specs import Served
-from agentgym_suite.servers.hosting import EnvHost, Limits
-from agentgym_suite.servers.protocol import env_app
-from tests.servers.counting_server import ENV_ID, HORIZON, Closed, Hold, register
-from tests.servers.in_process import running
-
-register()
-
-
-@contextmanager
-def serving(
-    limits: Limits | None = None, *, token: str | None = None, hosts: Any = (), **kwargs: Any
-) -> Iterator[httpx.Client]:
-    host = EnvHost([Served(ENV_ID, kwargs)], limits or Limits())
-    with running(env_app(host, token=token, hosts=hosts)) as transport:
-        deadline = time.monotonic() + 10
-        while host.status[0] == "starting" and time.monotonic() < deadline:
-            time.sleep(0.005)
-        with httpx.Client(transport=transport, base_url="http://localhost") as client:
-            yield client
-
-
-def create(client: httpx.Client, **body: Any) -> str:
-    answer = client.post("/v1/sessions", json={"env_id": ENV_ID, **body})
-    assert answer.status_code == 201, answer.text
-    assert answer.headers["Location"] == f"/v1/sessions/{answer.json()['session_id']}"
-    return str(answer.headers["Location"])
-
-
-def reset(client: httpx.Client, session: str, **body: Any) -> dict[str, Any]:
-    answer = client.post(f"{session}/reset", json=body)
-    assert answer.status_code == 200, answer.text
-    return dict(answer.json())
-
-
-def step(
-    client: httpx.Client, session: str, episode: int, index: int, action: str
-) -> httpx.Response:
-    return client.post(
-        f"{session}/step", json={"episode": episode, "step_index": index, "action": action}
-    )
-
-
-def slug(answer: httpx.Response) -> str:
-    assert answer.headers["Content-Type"] == "application/problem+json", answer.text
-    document = answer.json()
-    assert document["status"] == answer.status_code
-    assert document["request_id"] == answer.headers["X-Request-Id"]
-    assert document["detail"] and document["title"]
-    return str(document["type"]).removeprefix("urn:agentgym-suite:error:")
+from agentgym_suite.servers.hosting import Limits
+from tests.servers.counting_server import ENV_ID, HORIZON
+from tests.servers.protocol_calls import create, reset, serving, slug, step
 
 
 def test_an_episode_equals_the_local_one() -> None:
@@ -105,14 +55,6 @@ def test_info_health_and_readiness() -> None:
         assert env["provenance"]["data_digest"] == "sha256:none"
         assert env["remote_kwargs"] == ["split", "bonus", "max_episode_steps"]
         assert env["tools"][0]["function"]["name"] == "add"
-
-
-def test_a_server_that_cannot_load_is_not_ready() -> None:
-    with serving(bonus=-1) as client:
-        answer = client.get("/readyz")
-        assert answer.status_code == 503
-        assert answer.json()["status"] == "failed"
-        assert slug(client.post("/v1/sessions", json={"env_id": ENV_ID})) == "overloaded"
 
 
 def test_a_repeated_step_is_replayed_byte_for_byte() -> None:
@@ -183,98 +125,6 @@ def test_observation_state_renew_and_list() -> None:
         assert session.rpartition("/")[2] not in json.dumps(listed)
 
 
-def test_deleting_is_idempotent_and_closes_the_environment() -> None:
-    closed = Closed()
-    with serving(closed=closed) as client:
-        probes = len(closed)
-        session = create(client)
-        assert client.delete(session).status_code == 204
-        assert client.delete(session).status_code == 204
-        assert slug(client.delete("/v1/sessions/never")) == "no-session"
-        assert slug(client.get(f"{session}/state")) == "lease-expired"
-        assert slug(client.get("/v1/sessions/never/state")) == "no-session"
-        create(client)
-    assert len(closed) == probes + 2  # the deleted one, and the one open at the end
-
-
-def test_an_expired_session_is_gone_and_closed() -> None:
-    closed = Closed()
-    with serving(Limits(lease_s=600), closed=closed) as client:
-        session = create(client, lease_s=1)
-        probes = len(closed)
-        deadline = time.monotonic() + 20
-        while len(closed) == probes and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert len(closed) == probes + 1
-        answer = client.get(f"{session}/state")
-        assert (answer.status_code, slug(answer)) == (410, "lease-expired")
-
-
-def test_one_session_too_many_is_refused() -> None:
-    with serving(Limits(max_sessions=2)) as client:
-        first = create(client)
-        create(client)
-        answer = client.post("/v1/sessions", json={"env_id": ENV_ID})
-        assert (answer.status_code, slug(answer)) == (429, "full")
-        assert int(answer.headers["Retry-After"]) >= 1
-        client.delete(first)
-        create(client)
-
-
-def test_a_busy_session_refuses_others_and_answers_its_own_duplicate() -> None:
-    hold = Hold()
-    with serving(hold=hold) as client, ThreadPoolExecutor(2) as threads:
-        session = create(client)
-        reset(client, session, task_id=9)
-        first = threads.submit(step, client, session, 1, 0, "say[wait]")
-        assert hold.entered.wait(10)
-        answer = step(client, session, 1, 0, "add[1]")
-        assert (answer.status_code, slug(answer)) == (409, "busy")
-        assert answer.headers["Retry-After"] == "1"
-        twin = threads.submit(step, client, session, 1, 0, "say[wait]")
-        assert client.get("/healthz").status_code == 200  # the event loop is free
-        time.sleep(0.05)
-        hold.release.set()
-        assert first.result().content == twin.result().content
-        assert client.get(f"{session}/state").json()["step_index"] == 1
-
-
-def test_a_hanging_step_breaks_its_session_only() -> None:
-    hold = Hold()
-    limits = Limits(step_timeout_s=0.3, threads=1)
-    closed = Closed()
-    with serving(limits, hold=hold, closed=closed) as client:
-        session = create(client)
-        reset(client, session, task_id=9)
-        answer = step(client, session, 1, 0, "say[wait]")
-        assert (answer.status_code, slug(answer)) == (504, "step-timeout")
-        assert slug(step(client, session, 1, 0, "say[wait]")) == "broken"
-        other = create(client)  # the only thread was replaced
-        reset(client, other, task_id=9)
-        assert step(client, other, 1, 0, "add[1]").status_code == 200
-        assert client.delete(session).status_code == 204
-        hold.release.set()
-
-
-@pytest.mark.parametrize("action", ["add[boom]", "say[nan]"])
-def test_a_failing_environment_tells_its_inside_to_the_log_only(
-    action: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    with serving() as client:
-        session = create(client)
-        reset(client, session, task_id=9)
-        answer = step(client, session, 1, 0, action)
-        assert (answer.status_code, slug(answer)) == (500, "env-error")
-        assert "machine" not in answer.text and "Traceback" not in answer.text
-        assert answer.json()["request_id"] in caplog.text and "Traceback" in caplog.text
-        assert slug(reset_answer(client, session)) == "broken"
-        assert client.delete(session).status_code == 204
-
-
-def reset_answer(client: httpx.Client, session: str) -> httpx.Response:
-    return client.post(f"{session}/reset", json={})
-
-
 def test_client_arguments() -> None:
     with serving() as client:
 
@@ -324,6 +174,17 @@ def test_bad_requests(body: bytes, expected: str) -> None:
         reset(client, session)  # the session is none the worse
 
 
+@pytest.mark.parametrize("value", ["1e999", "[" * 900 + "]" * 900])
+def test_bad_requests_with_a_key_are_the_clients_fault_too(value: str) -> None:
+    body = f'{{"options": {{"a": {value}}}}}'.encode()
+    with serving() as client:
+        session = create(client)
+        keyed = {"Idempotency-Key": "k"}
+        assert slug(client.post(f"{session}/reset", content=body, headers=keyed)) == "bad-json"
+        made = f'{{"env_id": "{ENV_ID}", "env_kwargs": {{"bonus": {value}}}}}'.encode()
+        assert slug(client.post("/v1/sessions", content=made, headers=keyed)) == "bad-json"
+
+
 def test_sizes() -> None:
     with serving() as client:
         session = create(client)
@@ -338,7 +199,14 @@ def test_sizes() -> None:
 
 def test_unknown_addresses_and_methods() -> None:
     with serving() as client:
-        assert slug(client.get("/v1/nothing")) == "not-found"
+        lost = client.get("/v1/nothing")
+        assert slug(lost) == "not-found"
+        for known in ("/v1/info", "/healthz", "/readyz"):
+            assert known in lost.json()["detail"] and known in client.get("/").json()["detail"]
+        for host in ("[", "a/b?c", "x#"):
+            strange = client.get("/health", headers={"Host": host})
+            assert slug(strange) == "not-found"
+            assert strange.json()["detail"].startswith("/health is no address")
         assert slug(client.get("/v1/info/")) == "not-found"
         answer = client.put("/v1/info")
         assert (answer.status_code, slug(answer)) == (405, "method")
@@ -363,37 +231,6 @@ def test_token_host_and_request_id() -> None:
         assert named.headers["X-Request-Id"] == "mine-1"
         forged = client.get("/healthz", headers={"X-Request-Id": "a b\\n" * 40})
         assert forged.headers["X-Request-Id"] != "a b\\n" * 40
-
-
-def test_draining_keeps_running_sessions() -> None:
-    host = EnvHost([Served(ENV_ID)], Limits())
-    with running(env_app(host)) as transport:
-        while host.status[0] == "starting":
-            time.sleep(0.005)
-        with httpx.Client(transport=transport, base_url="http://localhost") as client:
-            session = create(client)
-            host.draining = True
-            assert client.get("/readyz").status_code == 503
-            assert slug(client.post("/v1/sessions", json={"env_id": ENV_ID})) == "draining"
-            reset(client, session)
-
-
-def test_many_clients_at_once_get_their_own_transcripts() -> None:
-    with serving(Limits(threads=4)) as client:
-
-        def play(number: int) -> list[str]:
-            session = create(client)
-            told = [reset(client, session, task_id=number % 20)["observation"]]
-            for index in range(5):
-                answer = step(client, session, 1, index, f"say[{number}.{index}]")
-                told.append(answer.json()["observation"])
-            client.delete(session)
-            return told
-
-        with ThreadPoolExecutor(16) as threads:
-            for number, told in enumerate(threads.map(play, range(60))):
-                assert told[0].startswith(f"Count to {number % 20 + 1}.")
-                assert told[1:] == [f"{number}.{index}" for index in range(5)]
 
 
 JSON = st.recursive(

@@ -338,3 +338,46 @@ def test_over_a_real_socket_and_through_pickle() -> None:
         finally:
             server.should_exit = True
             thread.join()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        httpx.Response(404, text="<h1>not found</h1>"),
+        httpx.Response(200, text="<h1>welcome</h1>"),
+        httpx.Response(200, json=["something", "else"]),
+        httpx.Response(200, json={"hello": "world"}),
+        httpx.Response(404, json={"type": "about:blank", "detail": "no"}),
+        httpx.Response(302, headers={"Location": "/login"}),
+        httpx.Response(204),
+    ],
+)
+def test_another_kind_of_server_is_told_apart(answer: httpx.Response) -> None:
+    env = RemoteEnv(ENV_ID, URL, transport=httpx.MockTransport(lambda request: answer))
+    with pytest.raises((RemoteEnvError, UsageError), match="is it `agentgym-suite serve env`"):
+        env.reset()
+
+
+def test_a_damaged_answer_is_asked_for_again() -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        raise httpx.DecodingError("bad gzip", request=request)
+
+    env = RemoteEnv(ENV_ID, URL, timeout_s=0.2, transport=httpx.MockTransport(answer))
+    with pytest.raises(ServerUnreachable, match="bad gzip"):
+        env.reset()
+
+
+@pytest.mark.parametrize("url", ["http://", "http://host:port", "localhost:8100", ""])
+def test_a_wrong_address_is_refused_at_once(url: str) -> None:
+    with pytest.raises(UsageError, match="give http://host:port"):
+        RemoteEnv(ENV_ID, url)
+
+
+@pytest.mark.parametrize("value", [object(), float("nan"), "\ud800", {1, 2}])
+def test_an_option_that_cannot_travel_is_a_usage_error(value: object) -> None:
+    with serving() as (_, transport):
+        env = RemoteEnv(ENV_ID, URL, transport=transport)
+        with pytest.raises(UsageError, match="cannot be sent"):
+            env.reset(options={"task_id": value})
+        env.reset(options={"task_id": np.int64(3)})
+        env.close()

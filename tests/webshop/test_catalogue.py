@@ -86,7 +86,7 @@ def test_a_large_folder_names_the_command(folder: Path, monkeypatch: pytest.Monk
 
 
 def test_data_that_are_not_there(tmp_path: Path) -> None:
-    with pytest.raises(DataMissing, match="no folder"):
+    with pytest.raises(DataMissing, match="nowhere', neither a folder nor a data set"):
         open_catalogue(tmp_path / "nowhere")
     with pytest.raises(DataMissing, match="neither a built store nor items_shuffle"):
         open_catalogue(tmp_path)

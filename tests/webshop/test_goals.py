@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from agentgym_suite.errors import DataDamaged
 from agentgym_suite.webshop.goal_arrays import (
     is_full_human_set,
     published_texts_digest,
@@ -264,7 +265,7 @@ def test_filters_and_limits_narrow_the_splits_and_keep_the_ids(sixty: Store) -> 
     assert {ten.draw(rng.random(), part) for _ in range(1_000)} == set(part)
 
 
-@pytest.mark.parametrize("index", [-1, 120, 10**9])
+@pytest.mark.parametrize("index", [-121, 120, 10**9])
 def test_indices_out_of_range_name_the_range(sixty: Store, index: int) -> None:
     with pytest.raises(IndexError, match="0 to 119"):
         GoalSet(sixty, "synthetic")[index]
@@ -274,3 +275,38 @@ def test_ids_and_numpy_integers(sixty: Store) -> None:
     goals = GoalSet(sixty, "human")
     number: Any = np.int64(3)
     assert goals[number].id == "human-3"
+
+
+def test_goals_and_chosen_indices_are_sequences(sixty: Store) -> None:
+    goals = GoalSet(sixty, "human", filter_goals=lambda index, goal: index % 3 == 0)
+    everything = list(goals)
+    for chosen, plain in (
+        (goals.splits["train"], [i for i in range(6, 30) if i % 3 == 0]),
+        (goals, everything),
+    ):
+        assert list(chosen) == plain
+        for part in (slice(2, 5), slice(None, None, -1), slice(-3, None), slice(99, None)):
+            assert chosen[part] == plain[part]
+        assert chosen[-1] == plain[-1] and chosen[-len(plain)] == plain[0]
+        assert chosen[np.int64(1)] == plain[1]  # type: ignore[call-overload]
+        assert all(type(one) is type(plain[0]) for one in (chosen[0], *chosen[:2]))
+        for index in (len(plain), -len(plain) - 1):
+            with pytest.raises(IndexError):
+                chosen[index]
+        assert chosen.index(plain[2]) == 2 and list(reversed(chosen)) == plain[::-1]
+
+
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [("DELETE FROM products", "names the product"), ("DELETE FROM human", "no row for slot")],
+)
+def test_a_goal_that_leads_nowhere_is_damage(tmp_path: Path, damage: str, sentence: str) -> None:
+    records, attributes = shirts(5)
+    humans = {records[0]["asin"]: [human("i want a shirt", ["machine wash"], [])]}
+    store = built(write_folder(tmp_path / "raw", records, attributes, humans))
+    database = sqlite3.connect(store.folder / DATABASE_NAME)
+    database.execute(damage)
+    database.commit()
+    database.close()
+    with pytest.raises(DataDamaged, match=f"{sentence}.*remove .*raw-store and import it again"):
+        GoalSet(Store(store.folder, store.manifest), "human")[0]

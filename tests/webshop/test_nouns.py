@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import importlib.util
 import lzma
 from collections.abc import Callable
@@ -93,3 +94,14 @@ def test_spacy_tags_when_it_is_there() -> None:
     nouns = SpacyNouns("en_core_web_sm")
     assert nouns.label.startswith("spacy:en_core_web_sm-")
     assert "table" in nouns.extract(["Reclaimed Wood Console Table with drawers"])[0]
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "foreign"])
+def test_a_damaged_packed_file_is_damage(tmp_path: Path, damage: str) -> None:
+    packed = bytearray(gzip.compress(b'{"asin": "B1", "nouns": ["shirt"]}\n' * 100))
+    if damage == "flipped":
+        packed[15] ^= 0xFF
+    path = tmp_path / "nouns.jsonl.gz"
+    path.write_bytes({"cut": packed[:-9], "flipped": packed, "foreign": b"{}"}[damage])
+    with pytest.raises(DataDamaged, match="is damaged at line"):
+        list(read_noun_file(path))

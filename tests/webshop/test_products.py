@@ -13,9 +13,9 @@ from agentgym_suite.webshop.products import (
     Product,
     Skipped,
     clean,
+    encodable,
     has_surrogate,
     indexed_text,
-    without_surrogates,
 )
 from tests.webshop.official_folders import record
 
@@ -150,8 +150,12 @@ def test_any_record_is_cleaned_or_skipped_and_survives_the_store(
 
 @given(JSON_VALUES.map(lambda value: json.loads(json.dumps(value))))
 def test_texts_without_surrogates_are_left_alone(value: Any) -> None:
-    assert json.dumps(without_surrogates(value)) == json.dumps(value)
+    assert json.dumps(encodable(value)) == json.dumps(value)
 
 
 def test_lone_surrogates_become_replacement_characters() -> None:
-    assert without_surrogates({"a\ud800": ["b\udfff", 1]}) == {"a\ufffd": ["b\ufffd", 1]}
+    assert encodable({"a\ud800": ["b\udfff", 1]}) == {"a\ufffd": ["b\ufffd", 1]}
+
+
+def test_a_pair_of_surrogates_becomes_its_character() -> None:
+    assert encodable({"a": ["\ud83d\ude00 \ud83d"]}) == {"a": ["\U0001f600 \ufffd"]}

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -12,10 +16,13 @@ from gymnasium.utils.env_checker import check_env
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentgym_suite.errors import EpisodeNotRunning, UnknownTask, UsageError
+from agentgym_suite.errors import DataMissing, EpisodeNotRunning, UnknownTask, UsageError
 from agentgym_suite.webshop import WebShopEnv, make
+from agentgym_suite.webshop.official_files import find_official_files
 from agentgym_suite.webshop.policies import oracle_action, rule_action, wanted_options
+from agentgym_suite.webshop.store_build import BuildOptions, build_store, plan_store
 from tests.webshop.catalogues import GOALS, PRODUCTS, SHIRT, MemoryCatalogue, goal, odd_catalogue
+from tests.webshop.official_folders import shirts, write_folder
 
 CATALOGUE = odd_catalogue()
 
@@ -297,3 +304,55 @@ def test_steps_left_follow_the_horizon_given() -> None:
     env.step("x")
     *_, truncated, info = env.step("x")
     assert truncated and info["steps_left"] == 0
+
+
+@pytest.mark.parametrize("factory", [WebShopEnv, make, partial(gym.make, "WebShop-v0")])
+def test_wrong_arguments_are_named_when_they_are_given(factory: Callable[..., object]) -> None:
+    for arguments, sentence in (
+        ({"gaols": "human"}, "no argument 'gaols'; did you mean 'goals'"),
+        ({"goal": "x"}, "no argument 'goal'; did you mean 'goals'"),
+        ({"zzz": 1}, "no argument 'zzz'; choose .*data, .*render_mode"),
+        ({"goals": "foo"}, "goals is 'foo'; choose one of None, 'human', 'synthetic'"),
+        ({"search": "google"}, "search is 'google'; choose"),
+        ({"split": "foo"}, "split 'foo' does not exist; choose train, eval, test, train500"),
+        ({"num_products": "many"}, "num_products is 'many'; give 1 or more, or None"),
+        ({"limit_goals": 0}, "limit_goals is 0; give 1 or more, or None"),
+        ({"num_prev_obs": 1.5}, "num_prev_obs is 1.5; give 0 or more"),
+        ({"legacy_price_seed": "a"}, "legacy_price_seed is 'a'; give an integer"),
+        ({"filter_goals": "a"}, "filter_goals is 'a'; give a function"),
+    ):
+        with pytest.raises(UsageError, match=sentence):
+            factory(**arguments)
+    for arguments in ({"data": "nowhere"}, {"data": ""}, {"nouns": "nowhere.jsonl"}):
+        with pytest.raises(DataMissing):
+            factory(**arguments)
+
+
+def test_arguments_of_a_subclass_are_known() -> None:
+    class Tipping(WebShopEnv):
+        def __init__(self, *, tip: float, **arguments: Any) -> None:
+            super().__init__(**arguments)
+            self.tip = tip
+
+    assert Tipping(tip=1.0, catalogue=CATALOGUE, strict=False).tip == 1.0
+    with pytest.raises(UsageError, match="did you mean 'tip'"):
+        Tipping(tips=1.0)
+
+
+def test_a_data_set_of_the_data_home_is_played_by_its_name(
+    fresh_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = find_official_files(write_folder(tmp_path / "official", *shirts(12)))
+    store = fresh_home / "webshop" / "shirts"
+    build_store(store, plan_store(files, BuildOptions(), files.digests()))
+    monkeypatch.chdir(tmp_path)
+    for data in ("shirts", "webshop/shirts", str(store), "official", Path("official")):
+        env = gym.make("WebShop-v0", data=data)
+        assert json.loads(env.reset(seed=1)[1]["provenance"])["products"] == 12
+        env.close()
+
+
+def test_the_documentation_names_what_was_kept_of_the_original_and_the_data_home() -> None:
+    text = " ".join((WebShopEnv.__doc__ or "").split())
+    assert "kept: it defines the score" in text and "``r_option_exact``" in text
+    assert "data list" in text and "None takes human ones where there are 100" in text

@@ -1,7 +1,7 @@
 """Private chance for the catalogue generator: the same draws on every machine and Python.
 
-Only `random.Random.random` is used: the Mersenne twister's doubles are fixed for good, whereas
-`choice`, `shuffle` or `gauss` may change with a Python version, and logarithms or powers with
+Only ``random.Random.random`` is used: the Mersenne twister's doubles are fixed for good, whereas
+``choice``, ``shuffle`` or ``gauss`` may change with a Python version, and logarithms or powers with
 the C library.
 """
 
@@ -42,7 +42,7 @@ class Dice:
         return items[int(self.roll() * len(items))]
 
     def sample(self, items: Sequence[T], count: int) -> list[T]:
-        """`count` items at different places, in the order drawn; all if there are fewer."""
+        """``count`` items at different places, in the order drawn; all if there are fewer."""
         pool = list(items)
         for place in range(min(count, len(pool))):
             other = place + int(self.roll() * (len(pool) - place))

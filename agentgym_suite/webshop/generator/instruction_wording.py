@@ -54,7 +54,7 @@ def synthetic_instruction(query: str, features: Sequence[str], dice: Dice) -> st
 def human_instruction(
     query: str, item: str, features: Sequence[str], options: Sequence[tuple[str, str]], dice: Dice
 ) -> str:
-    """A customer's request for `item` with features and chosen (group, value) options."""
+    """A customer's request for ``item`` with features and chosen (group, value) options."""
     said = ""
     for group, value in options:
         forms = _SPOKEN.get(group.split(" ")[0], _ANY_SPOKEN)

@@ -1,7 +1,7 @@
 """Words that exist nowhere: brands, collections, places, people, model numbers and product ids.
 
 Names are numbers written in syllables, so there are as many as a catalogue of any size needs.
-`NameSource.tail` draws them with a Pareto law, which gives texts the ever growing vocabulary of
+``NameSource.tail`` draws them with a Pareto law, which gives texts the ever growing vocabulary of
 real ones.
 """
 
@@ -98,7 +98,7 @@ class NameSource:
         return self.name(min(int(scale * (1.0 / (chance * sqrt(chance)) - 1.0)), _LONG - 1))
 
     def asin(self, number: int) -> str:
-        """The 10 character id of product `number`: unique, and in no order."""
+        """The 10 character id of product ``number``: unique, and in no order."""
         code = (number * _ASIN_STRIDE + self._asin_shift) % _ASIN_SPACE
         digits = []
         for _ in range(8):
@@ -108,5 +108,5 @@ class NameSource:
 
 
 def model_code(dice: Dice) -> str:
-    """A model number such as `KX482`; 90,000 exist, so they repeat in a large catalogue."""
+    """A model number such as ``KX482``; 90,000 exist, so they repeat in a large catalogue."""
     return f"{dice.pick(_CODE_LETTERS)}{dice.pick(_CODE_LETTERS)}{100 + dice.below(900)}"

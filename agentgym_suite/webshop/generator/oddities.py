@@ -16,11 +16,11 @@ class OddProduct:
     """A record and what is odd about it.
 
     Attributes:
-        oddity: What is odd, in words.
-        item: Its element of items_shuffle.json.
-        attributes: Its entry of items_ins_v2.json; None if the asin is missing there.
-        human: Its entries of items_human_ins.json.
-        nouns: The nouns of its title; None if an earlier record has the asin.
+        oddity: what is odd, in words.
+        item: its element of items_shuffle.json.
+        attributes: its entry of items_ins_v2.json; None if the asin is missing there.
+        human: its entries of items_human_ins.json.
+        nouns: the nouns of its title; None if an earlier record has the asin.
     """
 
     oddity: str
@@ -92,7 +92,7 @@ MISSING_FIELDS = (
 
 
 def odd_products(maker: ProductMaker, first: int) -> Iterator[OddProduct]:
-    """Yield the odd records: ordinary products, number `first` and on, with one change each."""
+    """Yield the odd records: ordinary products, number ``first`` and on, with one change each."""
     numbers = itertools.count(first)
 
     def odd(oddity: str, attributes: dict[str, Any] | None, **changes: Any) -> OddProduct:

@@ -1,6 +1,6 @@
 """One generated product: its record, attributes, instructions and title nouns.
 
-Product `number` is a function of (generator version, seed, number) alone, so a longer catalogue
+Product ``number`` is a function of (generator version, seed, number) alone, so a longer catalogue
 starts with the shorter one and any product can be made by itself. Up to three products form a
 family: one brand and collection, unlike each other in look, features, options and price, so that
 only reading tells them apart.
@@ -88,7 +88,7 @@ class ProductMaker:
         self._deck = Deck(lexicon.types, *self._words)
 
     def product(self, number: int) -> MadeProduct:
-        """Product `number`, counted from 0."""
+        """Product ``number``, counted from 0."""
         kind, ordinal = self._deck.card(number)
         block = number // BLOCK
         family, sibling = divmod(ordinal, FAMILY_SIZE)

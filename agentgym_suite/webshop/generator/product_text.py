@@ -100,7 +100,7 @@ class Writer:
         return _title_case(title)
 
     def nouns(self, title: str) -> list[str]:
-        """The lower-cased nouns of a title made by `title`, in order with repeats."""
+        """The lower-cased nouns of a title made by ``title``, in order with repeats."""
         words = _NOUN.findall(title.lower().replace("'s", ""))
         return [word for word in words if word not in self._not_nouns]
 
@@ -162,7 +162,7 @@ class _Talk(dict[str, str]):
         return text[0].upper() + text[1:]
 
     def fill(self, text: str, sentences: Sequence[str], length: float) -> str:
-        """The text continued to `length` characters; sentences return after all were used."""
+        """The text continued to ``length`` characters; sentences return after all were used."""
         while len(text) < length:
             if not self._left:
                 self._left = self._dice.sample(sentences, len(sentences))

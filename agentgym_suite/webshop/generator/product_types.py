@@ -31,7 +31,7 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class ProductType:
-    """One kind of product: `cards` of 1,000 products are of it, `first` are of the kinds before."""
+    """One kind of product: ``cards`` of 1,000 are of it, ``first`` of the kinds before."""
 
     category: str
     path: tuple[str, ...]
@@ -72,7 +72,7 @@ class Deck:
         self._order: list[tuple[ProductType, int]] = []
 
     def card(self, number: int) -> tuple[ProductType, int]:
-        """The kind of product `number` and its ordinal among the block's products of that kind."""
+        """The kind of product ``number``, and its ordinal among those of its block."""
         block, place = divmod(number, BLOCK)
         if block != self._block:
             self._order = Dice(*self._words, "deck", block).sample(self._cards, BLOCK)

@@ -17,7 +17,7 @@ _PROGRESS_STRIDE = 1000
 
 
 def products(n: int, seed: int = DEFAULT_SEED) -> Iterator[MadeProduct]:
-    """Yield the first `n` products of a seed; a shorter run is the beginning of a longer one."""
+    """Yield the first ``n`` products of a seed; a shorter run is the beginning of a longer one."""
     maker = ProductMaker(load_lexicon(), seed)
     for number in range(n):
         yield maker.product(number)
@@ -33,17 +33,17 @@ def generate(
 ) -> None:
     """Write items_shuffle.json, items_ins_v2.json, items_human_ins.json and title_nouns.jsonl.
 
-    The bytes are a function of (`GENERATOR_VERSION`, products, seed, oddities). Memory stays
+    The bytes are a function of (``GENERATOR_VERSION``, products, seed, oddities). Memory stays
     constant: products are made and written one at a time. The lines of title_nouns.jsonl are
     ``{"asin": …, "nouns": […]}``.
 
     Args:
-        folder: Where the files go; created if missing. They are written in place: publishing
+        folder: where the files go; created if missing. They are written in place: publishing
             them whole is the caller's business.
-        products: How many ordinary products.
-        seed: Any integer.
-        oddities: Whether to append the damaged and awkward records of `odd_products`.
-        progress: Called with (phase, products written, products).
+        products: how many ordinary products.
+        seed: any integer.
+        oddities: whether to append the damaged and awkward records of ``odd_products``.
+        progress: called with (phase, products written, products).
     """
     folder.mkdir(parents=True, exist_ok=True)
     maker = ProductMaker(load_lexicon(), seed)
