@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -37,12 +38,15 @@ def wheel_files(wheel: Path) -> set[str]:
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """(wheel from the tree, wheel from the sdist)."""
     folder = tmp_path_factory.mktemp("dist")
-    build = [sys.executable, "-m", "build", "--no-isolation", str(ROOT), "--outdir"]
-    steps = ([*build, str(folder / "tree"), "--wheel"], [*build, str(folder / "both")])
+    tree = folder / "tree"  # a copy, so that nothing built earlier slips in
+    skipped = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__", "runs")
+    shutil.copytree(ROOT, tree, ignore=skipped)
+    build = [sys.executable, "-m", "build", "--no-isolation", str(tree), "--outdir"]
+    steps = ([*build, str(folder / "one"), "--wheel"], [*build, str(folder / "both")])
     for command in steps:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    return next((folder / "tree").glob("*.whl")), next((folder / "both").glob("*.whl"))
+    return next((folder / "one").glob("*.whl")), next((folder / "both").glob("*.whl"))
 
 
 def test_the_wheel_holds_every_file_of_the_tree(built: tuple[Path, Path]) -> None:
