@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 
-from rich.console import Console
 from rich.table import Table
 
+from agentgym_suite.console import console
 from agentgym_suite.data import data_home, free_bytes
 from agentgym_suite.errors import RetrievalError
 from agentgym_suite.indexes.java import find_java_home
@@ -63,9 +63,9 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 def _run(args: argparse.Namespace) -> int:
     findings = examine()
-    console = Console(markup=False)
+    out = console()
     if args.json:
-        console.print_json(json.dumps([asdict(finding) for finding in findings]))
+        out.print_json(json.dumps([asdict(finding) for finding in findings]))
     else:
         table = Table(title=f"agentgym-suite {suite_version()}")
         for name in ("", "what", "state", "to mend"):
@@ -73,7 +73,7 @@ def _run(args: argparse.Namespace) -> int:
         for finding in findings:
             sign = "ok" if not finding.mend else "MISSING" if finding.required else "optional"
             table.add_row(sign, finding.subject, finding.state, finding.mend)
-        console.print(table)
+        out.print(table)
     return 2 if any(finding.required and finding.mend for finding in findings) else 0
 
 

@@ -8,9 +8,9 @@ import json
 from typing import Any
 
 import gymnasium as gym
-from rich.console import Console
 from rich.table import Table
 
+from agentgym_suite.console import console
 from agentgym_suite.errors import AgentGymSuiteError
 from agentgym_suite.game import game_of
 from agentgym_suite.registry import ENVIRONMENTS, Environment
@@ -28,9 +28,9 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 def _run(args: argparse.Namespace) -> int:
     rows = [_row(environment, args.tasks) for environment in ENVIRONMENTS]
-    console = Console(markup=False)
+    out = console()
     if args.json:
-        console.print_json(json.dumps(rows))
+        out.print_json(json.dumps(rows))
         return 0
     table = Table(title="Environments")
     for name in ("id", "horizon", "what an agent does"):
@@ -42,8 +42,8 @@ def _run(args: argparse.Namespace) -> int:
         if args.tasks:
             cells.append(row.get("problem") or _splits_text(row["splits"]))
         table.add_row(*cells)
-    console.print(table)
-    console.print('Make one: import gymnasium as gym, agentgym_suite; gym.make("WebShop-v0")')
+    out.print(table)
+    out.print('Make one: import gymnasium as gym, agentgym_suite; gym.make("WebShop-v0")')
     return 0
 
 

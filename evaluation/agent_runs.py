@@ -10,7 +10,8 @@ from pathlib import Path
 from agentgym_suite.errors import RunError, UsageError
 from agentgym_suite.evaluation.open_suites import OpenSuite
 from agentgym_suite.evaluation.report import write_report
-from agentgym_suite.evaluation.run_directory import RUN, holds_records, read_run
+from agentgym_suite.evaluation.run_directory import holds_records
+from agentgym_suite.evaluation.run_header import RUN, read_run
 from agentgym_suite.evaluation.runner import run_suite
 from agentgym_suite.evaluation.scored_runs import ScoredRun, ranked
 from agentgym_suite.evaluation.settings import AgentSpec, OnProgress, RunOptions, Stop

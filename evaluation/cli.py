@@ -14,6 +14,7 @@ from rich.text import Text
 
 from agentgym_suite.agents import AGENTS
 from agentgym_suite.arguments import key_value, settings
+from agentgym_suite.console import console
 from agentgym_suite.errors import UsageError
 from agentgym_suite.evaluation.agent_runs import AgentRuns, folder_name, run_agents
 from agentgym_suite.evaluation.open_suites import OpenSuite, ad_hoc_suite, open_suite
@@ -24,14 +25,15 @@ from agentgym_suite.evaluation.scoring import results_bytes
 from agentgym_suite.evaluation.settings import AgentSpec, RunOptions, named_agent
 from agentgym_suite.evaluation.suites import load_suite, shipped_suites
 from agentgym_suite.evaluation.tables import failure_sentences
-from agentgym_suite.evaluation.terminal import console, leaderboard, live_bars
+from agentgym_suite.evaluation.terminal import leaderboard, live_bars
+from agentgym_suite.spaces import without_surrogates
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the ``evaluate`` and ``report`` commands."""
     _register_evaluate(commands)
     parser = commands.add_parser("report", help="write the report of finished runs again")
-    parser.add_argument("folder", metavar="DIR", type=Path, help="a run, or a folder of runs")
+    parser.add_argument("folder", metavar="DIR", help="a run, or a folder of nothing but runs")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.set_defaults(run=_report)
 
@@ -82,7 +84,6 @@ def _register_evaluate(commands: argparse._SubParsersAction[argparse.ArgumentPar
     parser.add_argument(
         "--out",
         metavar="DIR",
-        type=Path,
         help="results folder (default: runs/SUITE-AGENT[+AGENT…])",
     )
     parser.add_argument(
@@ -123,12 +124,13 @@ def _register_evaluate(commands: argparse._SubParsersAction[argparse.ArgumentPar
 
 def _evaluate(args: argparse.Namespace) -> int:
     _check_numbers(args)
+    out = None if args.out is None else _folder(args.out, "--out")
     agents = _agents(args.agent)
     err = console(stderr=True)
     with err.status(Text(f"Preparing {args.suite or args.env} …")):
         opened = _opened(args)
     names = "+".join(folder_name(agent.name) for agent in agents)
-    out = args.out or Path("runs") / f"{opened.suite.id}-{names}"
+    out = Path("runs") / f"{opened.suite.id}-{names}" if out is None else out
     options = RunOptions(args.concurrency, args.timeout, args.max_retries, args.resume)
     with live_bars(err) as on_progress:
         done = run_agents(opened, agents, out, options=options, on_progress=on_progress)
@@ -149,6 +151,12 @@ def _check_numbers(args: argparse.Namespace) -> None:
         raise UsageError(f"--timeout is {args.timeout:g}; give seconds above 0")
 
 
+def _folder(text: str, argument: str) -> Path:
+    if not text:  # a variable of the shell that is not set; Path("") would be the current folder
+        raise UsageError(f"{argument} is empty; give the path of a folder")
+    return Path(text)
+
+
 def _agents(names: str) -> list[AgentSpec]:
     if ":" in names and "" not in sys.path:
         sys.path.insert(0, "")  # an installed command does not look in the current directory
@@ -156,10 +164,11 @@ def _agents(names: str) -> list[AgentSpec]:
 
 
 def _report(args: argparse.Namespace) -> int:
-    runs = load_runs(find_runs(args.folder))
+    folder = _folder(args.folder, "DIR")
+    runs = load_runs(find_runs(folder))
     for run in runs:
         write_derived(run.folder / RESULTS, results_bytes(run.results))
-    page = write_report(args.folder, runs)
+    page = write_report(folder, runs)
     _print_runs(runs, page, as_json=args.json)
     _print_failures(runs, console(stderr=True))
     return 0 if all(run.results.status == "complete" for run in runs) else 1
@@ -189,11 +198,12 @@ def _opened(args: argparse.Namespace) -> OpenSuite:
 
 
 def _print_runs(runs: Sequence[ScoredRun], page: Path, *, as_json: bool) -> None:
+    out = console()
     if as_json:
         rows = [{"folder": str(run.folder), "results": run.results.as_dict()} for run in runs]
-        print(json.dumps({"runs": rows, "report": str(page)}, sort_keys=True, ensure_ascii=False))
+        text = json.dumps({"runs": rows, "report": str(page)}, sort_keys=True)
+        out.out(text, highlight=False)  # not print(), which a reader that goes away would break
         return
-    out = console()
     out.print(leaderboard(runs, out.width))
     for run in runs:
         if run.results.status == "incomplete":
@@ -201,7 +211,7 @@ def _print_runs(runs: Sequence[ScoredRun], page: Path, *, as_json: bool) -> None
                 f"{run.label}: incomplete, {run.results.finished} of {run.results.planned} "
                 "episodes; its interval shows the bounds, missing ones as failures and as successes"
             )
-    out.print(f"report: {page}", soft_wrap=True)
+    out.print(f"report: {without_surrogates(str(page))}", soft_wrap=True)
 
 
 def _print_failures(runs: Sequence[ScoredRun], err: Console) -> None:

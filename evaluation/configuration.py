@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -12,11 +11,6 @@ from agentgym_suite.files import canonical_json
 _SHOWN_CHANGES = 5
 _SHOWN_CHARACTERS = 60
 _DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{12})[0-9a-f]{20,}")
-
-
-def config_digest(config: Mapping[str, Any]) -> str:
-    """``sha256:`` + hex over everything that can change a result."""
-    return "sha256:" + hashlib.sha256(canonical_json(config).encode("utf-8")).hexdigest()
 
 
 def described_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:

@@ -13,6 +13,9 @@ class EpisodeKey(NamedTuple):
     task_id: str
     trial: int
 
+    def __str__(self) -> str:
+        return f"{self.task_id} of {self.env_id} (trial {self.trial})"
+
 
 def key_of(record: Mapping[str, Any]) -> EpisodeKey:
     """The key of a stored episode or attempt."""

@@ -65,7 +65,7 @@ class LongTexts:
                 while not member.eof and (block := stream.read(_BLOCK_BYTES)):
                     parts.append(member.decompress(block))
             text = str(json.loads(b"".join(parts))["text"])
-        except (OSError, ValueError, KeyError, zlib.error) as error:
+        except (OSError, ValueError, TypeError, KeyError, RecursionError, zlib.error) as error:
             raise RunError(
                 f"{self._path} has no readable text at {reference.offset}; restore that file"
             ) from error

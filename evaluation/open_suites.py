@@ -20,8 +20,10 @@ from typing import Any
 
 import gymnasium as gym
 
-from agentgym_suite.errors import MissingExtra, UnknownTask, UsageError
+from agentgym_suite.errors import AgentGymSuiteError, MissingExtra, UnknownTask, UsageError
 from agentgym_suite.evaluation.suites import EnvEntry, Suite, check_entry, shown_ids
+from agentgym_suite.game import game_of
+from agentgym_suite.spaces import without_surrogates
 from agentgym_suite.tasks import TaskSet
 
 _UNEXPECTED = re.compile(r"unexpected keyword argument '(\w+)'")
@@ -56,7 +58,7 @@ def make_env(entry: EnvEntry, data: str | None) -> gym.Env[str, str]:
     """The environment of an entry.
 
     Raises:
-        UsageError: it is not registered, or an argument is wrong.
+        UsageError: it is not registered, cannot be made, or an argument is wrong.
     """
     if entry.id not in gym.registry:
         raise UsageError(f"environment {entry.id!r} is not registered; see `agentgym-suite list`")
@@ -74,6 +76,10 @@ def make_env(entry: EnvEntry, data: str | None) -> gym.Env[str, str]:
         if not kwargs:
             raise  # nothing that the caller gave: a fault of the environment
         raise UsageError(_wrong_argument(entry.id, kwargs, error)) from error
+    except gym.error.Error as error:
+        if isinstance(error, AgentGymSuiteError):
+            raise
+        raise UsageError(f"{entry.id} cannot be made: {error}") from error
 
 
 def _wrong_argument(env_id: str, kwargs: Mapping[str, Any], error: TypeError) -> str:
@@ -105,11 +111,19 @@ def _legal_arguments(env_id: str) -> set[str]:
 
 
 def open_environment(entry: EnvEntry, data: str | None) -> OpenEnvironment:
-    """Make and reset the environment once, so that everything it needs is built."""
+    """Make and reset the environment once, so that everything it needs is built.
+
+    Raises:
+        UsageError: it cannot be made, or is none of this suite's kind.
+    """
     started = time.perf_counter()
     env = make_env(entry, data)
     try:
-        tasks: TaskSet = env.unwrapped.tasks  # type: ignore[attr-defined]
+        if not hasattr(type(env.unwrapped), "tasks"):
+            raise UsageError(
+                f"{entry.id} is not an environment of this suite; see `agentgym-suite list`"
+            )
+        tasks = game_of(env).tasks
         options = {"task_id": tasks.ids[0]} if len(tasks) else {}
         _, info = env.reset(seed=0, options=options)
         provenance, metrics = json.loads(info["provenance"]), tuple(info["metrics"])
@@ -220,7 +234,8 @@ def ad_hoc_suite(
         id=f"{env_id}-{label}",
         version=1,
         envs=(entry,),
-        title=f"{env_id}, {label}" + (f", data {Path(data).name}" if data else ""),
+        title=f"{env_id}, {label}"
+        + (f", data {without_surrogates(Path(data).name)}" if data else ""),
         departures=("ad-hoc suite, none of the published ones",),
     )
     return OpenSuite(suite, suite.digest, (replace(environment, entry=entry),))

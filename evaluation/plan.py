@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from agentgym_suite.evaluation.configuration import config_digest
 from agentgym_suite.evaluation.episode_keys import EpisodeKey, planned_keys
 from agentgym_suite.evaluation.machine import (
     git_state,
@@ -17,7 +16,9 @@ from agentgym_suite.evaluation.open_suites import OpenSuite
 from agentgym_suite.evaluation.records import SCHEMA_VERSION
 from agentgym_suite.evaluation.settings import AgentSpec, RunOptions
 from agentgym_suite.evaluation.suites import Suite, episode_seed
+from agentgym_suite.files import json_digest
 from agentgym_suite.prompts import prompt_template
+from agentgym_suite.spaces import without_surrogates
 from agentgym_suite.versions import suite_version
 
 
@@ -70,13 +71,16 @@ def run_header(opened: OpenSuite, agent: AgentSpec, options: RunOptions) -> dict
         "agent": agent.name,
         "policy_version": agent.policy_version,
         "config": config,
-        "config_digest": config_digest(config),
+        "config_digest": json_digest(config),
         "options": {
             "concurrency": options.concurrency,
             "episode_timeout_s": options.episode_timeout_s,
             "max_retries": options.max_retries,
             "runner": "local",
-            "data": {environment.entry.id: environment.data for environment in opened.environments},
+            "data": {
+                environment.entry.id: environment.data and without_surrogates(environment.data)
+                for environment in opened.environments
+            },
         },
         "packages": package_versions(),
         "git": git_state(package_folder()),

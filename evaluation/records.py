@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from agentgym_suite.episodes import Episode, Failure, Step
 from agentgym_suite.prompts import Message
+from agentgym_suite.spaces import without_surrogates
 
 SCHEMA_VERSION = 1
 
@@ -269,10 +270,7 @@ def json_line(record: EpisodeRecord | AttemptRecord) -> bytes:
 
 def utf8(text: str) -> bytes:
     """``text`` in UTF-8; a lone surrogate, which UTF-8 cannot carry, becomes U+FFFD."""
-    try:
-        return text.encode("utf-8")
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode("utf-8")
+    return without_surrogates(text).encode("utf-8")
 
 
 def _step_record(i: int, step: Step, keep: Keep) -> StepRecord:

@@ -16,7 +16,7 @@ from typing import Any
 
 import jinja2
 
-from agentgym_suite.evaluation.run_directory import write_derived
+from agentgym_suite.evaluation.run_directory import HTML, MARKDOWN, write_derived
 from agentgym_suite.evaluation.scored_runs import ScoredRun
 from agentgym_suite.evaluation.tables import (
     EnvTable,
@@ -29,9 +29,6 @@ from agentgym_suite.evaluation.tables import (
     span,
 )
 from agentgym_suite.evaluation.viewer import MAX_BYTES, viewer_data
-
-HTML = "report.html"
-MARKDOWN = "report.md"
 
 
 def write_report(

@@ -10,6 +10,7 @@ run.lock                held by the process that writes
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,7 +21,7 @@ from typing import Any, Literal, NamedTuple, Self
 from filelock import FileLock, Timeout
 
 from agentgym_suite.episodes import Episode
-from agentgym_suite.errors import RunError
+from agentgym_suite.errors import RunError, UsageError
 from agentgym_suite.evaluation.appending import append_whole
 from agentgym_suite.evaluation.configuration import described_changes
 from agentgym_suite.evaluation.episode_keys import EpisodeKey, key_of
@@ -34,6 +35,8 @@ from agentgym_suite.evaluation.records import (
     episode_record,
     json_line,
 )
+from agentgym_suite.evaluation.run_header import RUN, read_run
+from agentgym_suite.evaluation.schema import json_schema, misfit
 from agentgym_suite.files import (
     explain_full_disk,
     make_folder,
@@ -41,36 +44,19 @@ from agentgym_suite.files import (
     write_json_atomic,
 )
 
-RUN = "run.json"
 EPISODES = "episodes.jsonl"
 ATTEMPTS = "attempts.jsonl"
 OBSERVATIONS = "observations.jsonl.gz"
 RESULTS = "results.json"
+MARKDOWN = "report.md"
+HTML = "report.html"
 _LOCK = "run.lock"
+OWN_FILES = frozenset((RUN, EPISODES, ATTEMPTS, OBSERVATIONS, RESULTS, MARKDOWN, HTML, _LOCK))
+
+_EPISODE_SCHEMA = json_schema(EpisodeRecord, "episode")
+_ATTEMPT_SCHEMA = json_schema(AttemptRecord, "attempt")
 
 Resume = Literal["auto", "never"]
-
-
-def read_run(folder: Path) -> dict[str, Any]:
-    """The header of a run.
-
-    Raises:
-        RunError: the folder holds no run, a damaged one, or one of another schema version.
-    """
-    path = folder / RUN
-    try:
-        header = json.loads(path.read_bytes())
-        version = header["schema_version"]
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise RunError(f"{folder} holds no run ({RUN} is not there); check the path") from error
-    except (ValueError, TypeError, KeyError) as error:
-        raise RunError(f"{path} is damaged ({error!r}); move that folder away") from error
-    if version != SCHEMA_VERSION:
-        raise RunError(
-            f"{path} has schema version {version}, this version of the suite reads "
-            f"{SCHEMA_VERSION}; use the version of the suite that wrote it"
-        )
-    return dict(header)
 
 
 def holds_records(folder: Path) -> bool:
@@ -83,7 +69,7 @@ def read_records(path: Path) -> Iterator[dict[str, Any]]:
     """The records of a file, one at a time; a torn last line is left out.
 
     Raises:
-        RunError: a line that is not the last one cannot be read, or has another version.
+        RunError: a line is damaged, the last one's torn end apart, or has another version.
     """
     for _, record in _read_with_ends(path):
         yield record
@@ -119,11 +105,13 @@ class RunDirectory:
         self.finished: dict[EpisodeKey, FinishedEpisode] = {}
         self.attempts: dict[EpisodeKey, list[int]] = {}
         self._resume = resume
+        self._made = False
         self._lock = FileLock(str(folder / _LOCK))
         self._files: dict[str, int] = {}
         self._long_texts = LongTexts(folder / OBSERVATIONS)
 
     def __enter__(self) -> Self:
+        self._made = not self.folder.exists()
         make_folder(self.folder)
         try:
             self._lock.acquire(timeout=0)
@@ -149,6 +137,8 @@ class RunDirectory:
             os.close(descriptor)
         self._files.clear()
         self._lock.release()
+        if isinstance(error, UsageError) and self._made and not holds_records(self.folder):
+            self._take_back()
 
     def check_keys(self, planned: Iterable[EpisodeKey]) -> None:
         """Check that the directory holds episodes of this plan only.
@@ -191,6 +181,13 @@ class RunDirectory:
     def write(self, name: str, data: bytes) -> None:
         """Write a derived file whole or not at all."""
         write_derived(self.folder / name, data)
+
+    def _take_back(self) -> None:
+        """Remove the folder that was made for a run that is refused."""
+        for name in (RUN, _LOCK):
+            (self.folder / name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # something else is in it
+            self.folder.rmdir()
 
     def _open(self) -> None:
         if not holds_records(self.folder):
@@ -263,6 +260,7 @@ def _read_with_ends(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Each record with the offset behind its line."""
     if not path.exists():
         return
+    schema = _ATTEMPT_SCHEMA if path.name == ATTEMPTS else _EPISODE_SCHEMA
     end = 0
     with path.open("rb") as stream:
         for number, line in enumerate(stream, 1):
@@ -270,17 +268,25 @@ def _read_with_ends(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             record = _parsed(line)
             if record is None:
                 if stream.read(1):
-                    raise RunError(
-                        f"{path} is damaged in line {number}; move that run away or remove the "
-                        "line to have its episode played again"
-                    )
+                    raise _damaged(path, number, "it is no record")
                 return
-            if record.get("schema_version") != SCHEMA_VERSION:
+            version = record.get("schema_version", SCHEMA_VERSION)
+            if version != SCHEMA_VERSION:
                 raise RunError(
-                    f"{path} has schema version {record.get('schema_version')} in line {number}, "
-                    f"this version of the suite reads {SCHEMA_VERSION}"
+                    f"{path} has schema version {version!r} in line {number}, this version of "
+                    f"the suite reads {SCHEMA_VERSION!r}; use the version that wrote it"
                 )
+            fault = misfit(record, schema)
+            if fault:
+                raise _damaged(path, number, fault)
             yield end, record
+
+
+def _damaged(path: Path, number: int, fault: str) -> RunError:
+    return RunError(
+        f"{path} is damaged in line {number} ({fault}); move that run away or remove the line to "
+        "have its episode played again"
+    )
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:
@@ -288,6 +294,6 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
         return None
     try:
         record = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) else None

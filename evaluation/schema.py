@@ -1,12 +1,15 @@
-"""JSON Schema from dataclasses: the published form of the records."""
+"""JSON Schema from typed classes, the published form of the records, and what does not fit it."""
 
 from __future__ import annotations
 
 import json
+import math
+import reprlib
 import types
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from agentgym_suite.evaluation.records import EpisodeRecord
 
@@ -17,6 +20,7 @@ _PLAIN: dict[Any, str] = {
     bool: "boolean",
     type(None): "null",
 }
+_LARGEST = 2**63  # of an integer: seeds stay below it, and sums of such numbers are finite
 
 
 def published_schemas() -> dict[Path, str]:
@@ -27,7 +31,12 @@ def published_schemas() -> dict[Path, str]:
 
 
 def json_schema(cls: type, title: str) -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of a dataclass; every field is required, no other allowed."""
+    """The JSON Schema (draft 2020-12) of a class, all of whose fields are required.
+
+    Args:
+        cls: a dataclass, which allows no other field, or a TypedDict, which allows any.
+        title: what the schema is called.
+    """
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": title,
@@ -35,21 +44,94 @@ def json_schema(cls: type, title: str) -> dict[str, Any]:
     }
 
 
+def misfit(value: Any, schema: Mapping[str, Any], place: str = "") -> str:
+    """Where a value does not fit a schema that ``json_schema`` made; "" where it does.
+
+    It is stricter than the schema in what JSON cannot hold: numbers are finite, integers lie
+    within 64 bits, and texts can be written in UTF-8.
+
+    Args:
+        value: what ``json.loads`` gave.
+        schema: the schema.
+        place: what the value is called, such as "steps.0.reward".
+    """
+    if "anyOf" in schema:
+        found = [misfit(value, choice, place) for choice in schema["anyOf"]]
+        return "" if "" in found else found[0]
+    kind = schema.get("type")
+    fits = value in schema["enum"] if "enum" in schema else kind is None or _KINDS[kind](value)
+    if not (fits and _storable(value)):
+        return f"{place or 'it'} is {reprlib.repr(value)}"
+    if isinstance(value, list):
+        inner = schema.get("items", {})
+        told = (misfit(item, inner, f"{place}.{i}".lstrip(".")) for i, item in enumerate(value))
+        return next(filter(None, told), "")
+    return _misfit_inside(value, schema, place) if isinstance(value, dict) else ""
+
+
+def _misfit_inside(value: dict[str, Any], schema: Mapping[str, Any], place: str) -> str:
+    """Where the fields of an object do not fit."""
+    known, others = schema.get("properties", {}), schema.get("additionalProperties", {})
+    for name in schema.get("required", ()):
+        if name not in value:
+            return f"{place}.{name} is missing".lstrip(".")
+    for name, item in value.items():
+        inner = known.get(name, others)
+        if inner is False or not _storable(name):
+            return f"{place or 'it'} has the unknown field {reprlib.repr(name)}"
+        told = misfit(item, inner, f"{place}.{name}".lstrip("."))
+        if told:
+            return told
+    return ""
+
+
+def _storable(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, int):
+        return -_LARGEST <= value < _LARGEST
+    if isinstance(value, str) and not value.isascii():
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError:
+            return False
+    return True
+
+
+def _is(*kinds: type) -> Callable[[Any], bool]:
+    """Whether a value is of exactly one of these classes: True is no number."""
+    return lambda value: type(value) in kinds
+
+
+_KINDS: Mapping[str, Callable[[Any], bool]] = {
+    "string": _is(str),
+    "integer": _is(int),
+    "number": _is(int, float),
+    "boolean": _is(bool),
+    "null": _is(type(None)),
+    "array": _is(list),
+    "object": _is(dict),
+}
+
+
 def _of_class(cls: type) -> dict[str, Any]:
     hints = get_type_hints(cls)
-    names = [field.name for field in fields(cls)]
-    return {
+    typed = is_typeddict(cls)
+    names = list(hints) if typed else [field.name for field in fields(cls)]
+    described = {
         "type": "object",
         "properties": {name: _of(hints[name]) for name in names},
         "required": names,
-        "additionalProperties": False,
     }
+    return described if typed else {**described, "additionalProperties": False}
 
 
 def _of(hint: Any) -> dict[str, Any]:
+    if hint is Any:
+        return {}
     if hint in _PLAIN:
         return {"type": _PLAIN[hint]}
-    if is_dataclass(hint) and isinstance(hint, type):
+    if isinstance(hint, type) and (is_dataclass(hint) or is_typeddict(hint)):
         return _of_class(hint)
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):

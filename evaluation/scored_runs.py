@@ -12,8 +12,10 @@ from typing import Any
 
 from agentgym_suite.errors import RunError
 from agentgym_suite.evaluation.results import EnvResults, RunResults
-from agentgym_suite.evaluation.run_directory import RUN, holds_records, read_run
+from agentgym_suite.evaluation.run_directory import OWN_FILES, holds_records
+from agentgym_suite.evaluation.run_header import RUN, read_run
 from agentgym_suite.evaluation.scoring import score_run
+from agentgym_suite.evaluation.suites import shown_ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +48,31 @@ class ScoredRun:
 def find_runs(folder: Path) -> list[Path]:
     """The run directories that a path names: itself and those directly in it.
 
+    A folder of runs holds nothing else: runs that merely lie about in a home or in a place for
+    temporary files were not meant, and their results would be written again.
+
     Raises:
-        RunError: there is none.
+        RunError: there is none, or other things are there.
     """
     inner = sorted(path.parent for path in folder.glob(f"*/{RUN}"))
     found = [folder, *inner] if (folder / RUN).is_file() else inner
+    if inner:
+        _refuse_strangers(folder, {*OWN_FILES, *(path.name for path in inner)})
     # A header without records is what a refused command left, unless nothing else is there.
     found = [path for path in found if holds_records(path)] or found
     if not found:
         raise RunError(f"{folder} holds no run; give a directory that `evaluate` wrote")
     return found
+
+
+def _refuse_strangers(folder: Path, own: set[str]) -> None:
+    names = sorted(path.name for path in folder.iterdir())
+    strange = [name for name in names if name not in own and not name.startswith(".")]
+    if strange:
+        raise RunError(
+            f"{folder} holds more than runs ({shown_ids(strange)}); give a run, or a folder with "
+            "nothing but runs in it"
+        )
 
 
 def load_runs(folders: Sequence[Path]) -> list[ScoredRun]:

@@ -42,12 +42,8 @@ from agentgym_suite.evaluation.results import (
     SuiteName,
     TokenTotals,
 )
-from agentgym_suite.evaluation.run_directory import (
-    ATTEMPTS,
-    EPISODES,
-    read_records,
-    read_run,
-)
+from agentgym_suite.evaluation.run_directory import ATTEMPTS, EPISODES, read_records
+from agentgym_suite.evaluation.run_header import read_run
 from agentgym_suite.files import canonical_json
 
 RESULTS_SCHEMA_VERSION = 1

@@ -15,8 +15,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from agentgym_suite.errors import DataMissing, UsageError
-from agentgym_suite.files import canonical_json
+from agentgym_suite.errors import DataError, DataMissing, UsageError
+from agentgym_suite.files import json_digest
 from agentgym_suite.prompts import prompt_template
 
 _SUITE_KEYS = {"id", "version", "title", "env", "prompt", "metrics"}
@@ -112,8 +112,7 @@ class Suite:
     @property
     def digest(self) -> str:
         """``sha256:`` + hex of the canonical JSON of ``content()``."""
-        text = canonical_json(self.content())
-        return "sha256:" + hashlib.sha256(text.encode("utf-8")).hexdigest()
+        return json_digest(self.content())
 
     def part(
         self,
@@ -170,14 +169,14 @@ def load_suite(name: str | Path) -> Suite:
 
     Raises:
         UsageError: no such suite, or the file is not a suite.
-        DataMissing: no such file.
+        DataError: no such file, or one that cannot be read.
     """
     text = str(name)
     if isinstance(name, Path) or text.endswith(".toml") or "/" in text:
         path = Path(name)
         if not path.is_file():
             raise DataMissing(f"there is no suite file {path}: check the path")
-        return parse_suite(path.read_text("utf-8"), source=str(path), folder=path.parent)
+        return parse_suite(_text_of(path), source=str(path), folder=path.parent)
     known = shipped_suites()
     if text not in known:
         raise UsageError(f"suite {text!r} does not exist; use {', '.join(known)} or a .toml file")
@@ -200,6 +199,8 @@ def parse_suite(text: str, *, source: str, folder: Path | None = None) -> Suite:
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{source} is not TOML ({error}); correct it") from error
+    except RecursionError as error:
+        raise UsageError(f"{source} is nested too deeply; write it flat") from error
     if "decoding" in raw:
         raise UsageError(
             f"{source} has [decoding], which no agent of this version obeys; leave it out and "
@@ -251,7 +252,7 @@ def check_entry(entry: EnvEntry, source: str) -> None:
     """Check what can be checked without the data.
 
     Raises:
-        UsageError: no tasks, a duplicate task, or a count below 1.
+        UsageError: no tasks, a duplicate task, a count below 1, or arguments that no JSON holds.
     """
     if not entry.tasks:
         raise UsageError(f"{source} has no tasks; list at least one task id")
@@ -264,6 +265,13 @@ def check_entry(entry: EnvEntry, source: str) -> None:
         raise UsageError(
             f"{source} has trials = {entry.trials}, max_steps = {entry.max_steps}; use at least 1"
         )
+    try:
+        json_digest(entry.kwargs)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(
+            f"{source} has arguments that JSON cannot hold ({error}); use texts, finite numbers, "
+            "lists and tables"
+        ) from error
 
 
 def shown_ids(ids: Sequence[str]) -> str:
@@ -288,13 +296,28 @@ def _task_ids(raw: Mapping[str, Any], source: str, folder: Path | None) -> tuple
         raise UsageError(
             f"{source} names the task list {name!r}, which is not there; add that file"
         )
-    lines = (line.strip() for line in path.read_text("utf-8").splitlines())
+    lines = (line.strip() for line in _text_of(path).splitlines())
     return tuple(line for line in lines if line and not line.startswith("#"))
+
+
+def _text_of(path: Path) -> str:
+    """The text of a file of a suite."""
+    try:
+        return path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 ({error.reason}); save it as UTF-8") from error
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror}); make it readable") from error
 
 
 def _expected(raw: Mapping[str, Any], source: str) -> dict[str, Any]:
     expected: dict[str, Any] = _typed(raw, "expected", dict, source, {})
-    _refuse_unknown(expected, _EXPECTED_KEYS, f"{source}, expected")
+    place = f"{source}, expected"
+    _refuse_unknown(expected, _EXPECTED_KEYS, place)
+    _typed(expected, "tasks", int, place, None)
+    families = _typed(expected, "families", dict, place, {})
+    for name in families:
+        _typed(families, name, int, f"{place}, families")
     return expected
 
 

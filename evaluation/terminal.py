@@ -21,11 +21,6 @@ _NAMES = ("agent", "environment")  # these columns fold
 _LEAST_NAME, _USUAL_NAME = 6, 24  # characters they always get, and before a number is left out
 
 
-def console(*, stderr: bool = False) -> Console:
-    """A console that shows names and messages as they are: no markup, no emoji codes."""
-    return Console(stderr=stderr, markup=False, emoji=False)
-
-
 def leaderboard(runs: Sequence[ScoredRun], width: int) -> Table:
     """The runs of one suite, best first.
 

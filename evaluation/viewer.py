@@ -14,15 +14,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from agentgym_suite.errors import RunError
 from agentgym_suite.evaluation.episode_keys import EpisodeKey, key_of, planned_keys
 from agentgym_suite.evaluation.long_texts import LongTexts
 from agentgym_suite.evaluation.records import TextReference
-from agentgym_suite.evaluation.run_directory import (
-    EPISODES,
-    OBSERVATIONS,
-    read_records,
-    read_run,
-)
+from agentgym_suite.evaluation.run_directory import EPISODES, OBSERVATIONS, read_records
+from agentgym_suite.evaluation.run_header import read_run
 
 MAX_BYTES = 20_000_000
 _LONGEST_TEXT = 20_000  # characters of one text shown; the record keeps all of it
@@ -131,10 +128,16 @@ def _shown(label: str, record: dict[str, Any], long_texts: LongTexts) -> dict[st
 
 
 def _messages(step: dict[str, Any], long_texts: LongTexts) -> list[dict[str, str]]:
-    messages = step["messages"]
-    if messages is None:
-        messages = json.loads(long_texts.read(TextReference(**step["messages_ref"])))
-    return [{"role": m["role"], "content": _cut(m["content"])} for m in messages]
+    messages, reference = step["messages"] or [], step["messages_ref"]
+    try:
+        if reference is not None:
+            messages = json.loads(long_texts.read(TextReference(**reference)))
+        return [{"role": m["role"], "content": _cut(m["content"])} for m in messages]
+    except (ValueError, TypeError, KeyError) as error:
+        raise RunError(
+            f"the text at {reference['offset']} of {OBSERVATIONS} holds no messages; restore "
+            "that file and its records"
+        ) from error
 
 
 def _text(text: str | None, reference: dict[str, Any] | None, long_texts: LongTexts) -> str:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -93,10 +94,12 @@ def test_an_incomplete_run_exits_1(
         ([*ENV, "--timeout", "nan"], "--timeout"),
         ([*ENV, "--timeout", "inf"], "--timeout"),
         ([*ENV, "--set", "hostil=true"], "no argument 'hostil'; did you mean 'hostile'?"),
+        ([*ENV, "--agent", "scripted"], "scripted"),
         ([*ENV, "--agent", "my_agents:"], "MODULE:CLASS"),
         ([*ENV, "--agent", "no_such_module:Agent"], "no_such_module"),
         ([*ENV, "--agent", "json:JSONEncode"], "did you mean 'JSONEncoder'?"),
         (["--env", "Nowhere-v0"], "Nowhere-v0"),
+        (["--env", "CartPole-v1"], "CartPole-v1 is not an environment of this suite"),
         (["--suite", "nothing"], "nothing"),
         (["--suite", "nowhere.toml"], "nowhere.toml"),
         (["--suite", "smoke", "--split", "test"], "--split"),
@@ -112,6 +115,32 @@ def test_usage_errors_exit_2_with_one_sentence(
     assert command(["evaluate", *arguments, "--out", str(tmp_path / "run")]) == 2
     stderr = capsys.readouterr().err
     assert message in stderr and "Traceback" not in stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_empty_path_is_refused(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(["report", ""]) == 2
+    assert command(["evaluate", *ENV, "--out", ""]) == 2
+    assert capsys.readouterr().err.count("is empty; give the path of a folder") == 2
+
+
+@pytest.mark.parametrize("json_option", [[], ["--json"]])
+@pytest.mark.parametrize(("breaks", "code"), [("[]", 0), ('["count-1"]', 1)])
+def test_a_reader_that_goes_away_changes_no_exit_code(
+    tmp_path: Path, json_option: list[str], breaks: str, code: int
+) -> None:
+    script = str(Path(__file__).with_name("evaluate_counting.py"))
+    few = ["evaluate", *ENV, "--episodes", "3", "--max-retries", "0", "--set", f"breaks={breaks}"]
+    arguments = [*few, "--agent", "oracle", "--out", str(tmp_path), *json_option]
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        ended = subprocess.run(
+            [sys.executable, script, *arguments], stdout=writer, stderr=subprocess.PIPE, check=False
+        )
+    finally:
+        os.close(writer)
+    assert (ended.returncode, b"BrokenPipe" in ended.stderr) == (code, False), ended.stderr
 
 
 def test_resume_never_refuses_a_run(command: Command, tmp_path: Path) -> None:

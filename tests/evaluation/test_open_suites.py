@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import gymnasium as gym
 import pytest
 
 from agentgym_suite.errors import UnknownSplit, UnknownTask, UsageError
@@ -54,6 +55,23 @@ def test_what_is_there_can_be_played_but_not_ranked() -> None:
 def test_data_that_do_not_fit_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         open_suite(suite(**changes), {}, allow_missing=False)
+
+
+def test_an_environment_of_somebody_else_is_named() -> None:
+    with pytest.raises(UsageError, match="CartPole-v1 is not an environment of this suite"):
+        ad_hoc_suite("CartPole-v1")
+
+
+def test_an_environment_that_cannot_be_made_is_named() -> None:
+    def fails() -> None:
+        raise gym.error.DependencyNotInstalled("pip install the-physics")
+
+    gym.register("Physics-v0", entry_point=fails)
+    try:
+        with pytest.raises(UsageError, match="Physics-v0 cannot be made: pip install the-physics"):
+            ad_hoc_suite("Physics-v0")
+    finally:
+        gym.registry.pop("Physics-v0")
 
 
 def test_an_environment_that_is_not_installed_is_reported() -> None:

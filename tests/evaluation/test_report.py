@@ -167,6 +167,17 @@ def test_a_folder_without_runs_is_named(tmp_path: Path) -> None:
         find_runs(tmp_path)
 
 
+def test_runs_that_lie_about_in_a_folder_are_not_touched(tmp_path: Path) -> None:
+    play(tmp_path, "random", "oracle")
+    assert [path.name for path in find_runs(tmp_path)] == ["oracle", "random"]
+    (tmp_path / ".hidden").mkdir()
+    (tmp_path / "oracle" / "notes.txt").write_text("of my own")
+    assert len(find_runs(tmp_path)) == 2 and find_runs(tmp_path / "oracle")
+    (tmp_path / "holiday").mkdir()
+    with pytest.raises(RunError, match=r"holds more than runs \(holiday\)"):
+        find_runs(tmp_path)
+
+
 def test_numbers_as_people_read_them() -> None:
     assert (percent(None), percent(0.4453125), number(None), number(1.005, 1)) == (
         "–",

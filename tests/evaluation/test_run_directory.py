@@ -21,17 +21,43 @@ from agentgym_suite.evaluation.run_directory import (
     ATTEMPTS,
     EPISODES,
     OBSERVATIONS,
-    RUN,
     RunDirectory,
     read_records,
 )
+from agentgym_suite.evaluation.run_header import RUN
 
+ENTRY = {
+    "id": "Counting-v0",
+    "split": "test",
+    "tasks": ["a", "b"],
+    "trials": 1,
+    "max_steps": None,
+    "kwargs": {},
+}
 HEADER: dict[str, Any] = {
     "schema_version": 1,
-    "suite": {"id": "tiny", "version": 1, "content": {"env": []}},
-    "options": {"data": {}},
+    "suite": {
+        "id": "tiny",
+        "version": 1,
+        "digest": "sha256:0",
+        "title": "",
+        "departures": [],
+        "content": {"env": [ENTRY], "metrics": {"primary": "success"}},
+    },
+    "agent": "oracle",
     "policy_version": None,
-    "config": {"agent": {"name": "oracle"}, "version": "1"},
+    "config": {
+        "agent": {"name": "oracle"},
+        "environments": {},
+        "package_version": "0",
+        "version": "1",
+    },
+    "config_digest": "sha256:0",
+    "options": {"runner": "local", "data": {}},
+    "packages": {},
+    "git": {"commit": None, "dirty": None},
+    "setup_s": {},
+    "wall_s": 0.0,
 }
 
 
@@ -172,7 +198,10 @@ def test_a_full_disk_leaves_what_was_finished(
 
 def test_keys_outside_the_plan_are_refused(tmp_path: Path) -> None:
     write(tmp_path, "a", "z")
-    with open_run(tmp_path) as run, pytest.raises(RunError, match="'z'"):
+    with (
+        open_run(tmp_path) as run,
+        pytest.raises(RunError, match=r"the episode z of Counting-v0 \(trial 0\), which is none"),
+    ):
         run.check_keys([key("a"), key("b")])
 
 

@@ -3,9 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import shutil
 import signal
-import subprocess
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -17,8 +15,6 @@ import pytest
 from agentgym_suite import evaluation
 from agentgym_suite.episodes import Reply, Turn
 from agentgym_suite.errors import RunError, UsageError
-from agentgym_suite.evaluation.episode_keys import EpisodeKey
-from agentgym_suite.evaluation.machine import git_state, package_folder
 from agentgym_suite.evaluation.open_suites import OpenSuite, ad_hoc_suite
 from agentgym_suite.evaluation.run_directory import ATTEMPTS, EPISODES, RESULTS, read_records
 from agentgym_suite.evaluation.settings import AgentSpec, RunOptions, RunProgress
@@ -144,9 +140,10 @@ def test_a_broken_agent_is_told_where_the_caller_looks(
     (told,) = caplog.messages
     message = results.envs[ENV].failures[0].message
     assert told.startswith(sentence) and told.endswith(message)
+    assert message.startswith("ValueError: my model died")
     report = (tmp_path / "report.md").read_text("utf-8")
     assert "complete; a failure ended 2 episodes |" in report
-    assert f"| 2 | 2 | {message} |" in report
+    assert "| 2 | 2 | ValueError: my model died" in report
 
 
 def test_the_most_frequent_message_stands_for_its_kind(tmp_path: Path) -> None:
@@ -217,21 +214,6 @@ def test_the_caller_s_signal_handlers_come_back(
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def test_the_commit_is_the_suite_s_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if shutil.which("git") is None:
-        pytest.skip("git is not installed")
-    identity = ["-c", "user.name=n", "-c", "user.email=e@example.org"]
-    for command in (["init", "-q"], [*identity, "commit", "-q", "--allow-empty", "-m", "m"]):
-        subprocess.run(["git", "-C", str(tmp_path), *command], check=True)
-    own = git_state(package_folder())
-    monkeypatch.chdir(tmp_path)
-    evaluation.run(suite(tasks=["count-0"]), "oracle", out=tmp_path / "run")
-    assert json.loads((tmp_path / "run" / "run.json").read_bytes())["git"] == own
-    installed = tmp_path / "site-packages"  # in a virtual environment that git does not track
-    installed.mkdir()
-    assert git_state(installed) == {"commit": None, "dirty": None}
 
 
 @pytest.mark.parametrize(
@@ -406,7 +388,3 @@ def test_an_unknown_agent_or_policy_is_a_usage_error(tmp_path: Path) -> None:
         evaluation.run(suite(), "nobody", out=tmp_path)
     with pytest.raises(UsageError, match="scripted"):
         evaluation.run(suite(), "scripted", out=tmp_path)
-
-
-def test_keys_sort_by_environment_task_and_trial() -> None:
-    assert EpisodeKey("a", "t", 0) < EpisodeKey("a", "t", 1) < EpisodeKey("b", "a", 0)

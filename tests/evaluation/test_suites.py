@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agentgym_suite.errors import DataMissing, UsageError
+from agentgym_suite.errors import DataError, DataMissing, UsageError
 from agentgym_suite.evaluation.suites import (
     episode_seed,
     load_suite,
@@ -92,11 +92,40 @@ def test_a_task_list_file_equals_its_ids(tmp_path: Path) -> None:
         ("[[env]]", '[metrics]\nprimery = "score"\n[[env]]', r"\[metrics\].*primery.*primary"),
         ("[[env]]", "[metrics]\nprimary = 1\n[[env]]", r"\[metrics\] has primary = 1"),
         ("max_steps = 5", "expected = { task = 2 }", "expected.*task.*families"),
+        ("max_steps = 5", 'expected = { tasks = "2" }', "expected has tasks = '2'"),
+        ("max_steps = 5", "expected = { families = 2 }", "expected has families = 2"),
+        ("max_steps = 5", "expected = { families = { a = [] } }", r"families has a = \[\]"),
+        ("max_steps = 5", "kwargs = { day = 2020-01-01 }", "JSON cannot hold"),
+        ("max_steps = 5", "kwargs = { share = nan }", "JSON cannot hold"),
     ],
 )
 def test_a_wrong_suite_is_one_sentence(old: str, new: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         parse(TOML.replace(old, new, 1))
+
+
+def test_a_suite_file_that_is_not_utf_8_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "ids.txt").write_bytes(b"count-0\n\xff\n")
+    path = tmp_path / "tiny.toml"
+    path.write_bytes(TOML.encode() + b"# \xff\n")
+    with pytest.raises(UsageError, match=r"tiny\.toml is not UTF-8"):
+        load_suite(path)
+    path.write_text(TOML.replace('tasks = ["count-0", "count-1"]', 'task_list = "ids.txt"'))
+    with pytest.raises(UsageError, match=r"ids\.txt is not UTF-8"):
+        load_suite(path)
+
+
+def test_a_suite_file_that_cannot_be_read_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, encoding: str) -> str:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    path = tmp_path / "tiny.toml"
+    path.write_text(TOML)
+    monkeypatch.setattr(Path, "read_text", refuse)
+    with pytest.raises(DataError, match=r"tiny\.toml cannot be read \(Permission denied\)"):
+        load_suite(path)
 
 
 def test_an_environment_stands_once() -> None:
