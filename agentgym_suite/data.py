@@ -30,8 +30,9 @@ from typing import Any
 
 import platformdirs
 
-from agentgym_suite.errors import DataDamaged, DataError, DataMissing, DataVersion
+from agentgym_suite.errors import DataDamaged, DataError, DataMissing, DataVersion, UsageError
 from agentgym_suite.files import (
+    DAMAGE,
     TEMPORARY_PREFIX,
     FileEntry,
     Json,
@@ -39,6 +40,7 @@ from agentgym_suite.files import (
     canonical_json,
     digest_files,
     explain_full_disk,
+    explain_unreadable,
     free_bytes,
     json_digest,
     make_folder,
@@ -88,7 +90,7 @@ def data_home() -> Path:
     """
     chosen = os.environ.get("AGENTGYM_SUITE_HOME")
     if chosen:
-        return Path(chosen).expanduser().absolute()
+        return Path(os.path.expanduser(chosen)).absolute()
     return platformdirs.user_data_path("agentgym-suite")
 
 
@@ -114,14 +116,17 @@ def find_data(data: Path | str, environment: str) -> Path:
 
     Raises:
         DataMissing: there is neither such a data set nor such a folder.
+        UsageError: it is neither text nor a path.
     """
+    if not isinstance(data, str | os.PathLike):
+        raise UsageError(f"data is {data!r}; give a name or a path as text, or None")
     text = str(data)
     if _DATA_SET_NAME.fullmatch(text):
         for home in (data_home() / environment, data_home()):
-            if (home / text / MANIFEST_NAME).is_file():
+            if os.path.isfile(home / text / MANIFEST_NAME):
                 return home / text
-    folder = Path(data).expanduser().absolute()
-    if text and folder.is_dir():
+    folder = Path(os.path.expanduser(data)).absolute()
+    if text and os.path.isdir(folder):
         return folder
     raise DataMissing(
         f"data is {text!r}, neither a folder nor a data set that is here; `agentgym-suite data "
@@ -211,25 +216,29 @@ def load_manifest(folder: Path | str, missing: str | None = None) -> Manifest:
 
     Raises:
         DataMissing: nothing finished is there.
-        DataDamaged: the manifest cannot be read.
+        DataDamaged: the manifest is not one of this suite.
+        DataError: the manifest cannot be read.
     """
     path = Path(folder) / MANIFEST_NAME
+    with explain_unreadable(path):
+        text = path.read_bytes() if path.exists() else None
+    if text is None:
+        raise DataMissing(missing or f"{folder} has no {MANIFEST_NAME}: nothing finished is there")
     try:
-        raw = json.loads(path.read_bytes())
+        raw = json.loads(text)
         return Manifest(
             kind=str(raw["kind"]),
             version=int(raw["version"]),
             inputs=dict(raw["inputs"]),
-            counts=dict(raw["counts"]),
+            counts={name: int(count) for name, count in raw["counts"].items()},
             notes=dict(raw["notes"]),
-            files={name: FileEntry(**entry) for name, entry in raw["files"].items()},
+            files={
+                name: FileEntry(int(entry["size"]), str(entry["sha256"]))
+                for name, entry in raw["files"].items()
+            },
             suite_version=str(raw["suite_version"]),
         )
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise DataMissing(
-            missing or f"{folder} has no {MANIFEST_NAME}: nothing finished is there"
-        ) from error
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except DAMAGE as error:
         raise DataDamaged(
             f"{path} is not a manifest of this suite ({error!r}); remove {folder} and make it again"
         ) from error
@@ -240,11 +249,18 @@ def verify_folder(folder: Path | str, progress: Progress | None = None) -> Manif
 
     Raises:
         DataMissing: nothing finished is there.
-        DataDamaged: a file is absent or its contents differ from the manifest.
+        DataDamaged: a file is absent, is not in the manifest, or differs from it.
     """
     folder = Path(folder)
     manifest = load_manifest(folder)
     _check_sizes(folder, manifest)
+    for path in sorted(folder.rglob("[!.]*")):  # without what file browsers leave behind
+        name = path.relative_to(folder).as_posix()
+        if path.is_file() and name != MANIFEST_NAME and name not in manifest.files:
+            raise DataDamaged(
+                f"{path} is not in the manifest beside it; remove that file, or remove {folder} "
+                "and make it again"
+            )
     for name, found in digest_files(folder, sorted(manifest.files), "verify", progress).items():
         if found != manifest.files[name]:
             raise DataDamaged(
@@ -281,23 +297,23 @@ def publish(
         DataError: another folder is in that place already, or it cannot be written.
         DiskFull: no space was left; what was finished is kept.
     """
-    folder = Path(folder).absolute()
+    # Resolved, because a link would be replaced by the folder instead of leading to it.
+    folder = Path(os.path.realpath(folder))
+    if os.path.islink(folder):
+        raise DataError(f"{folder} is a link that leads to itself; choose another place")
     plan = {"kind": kind, "version": version, "inputs": inputs}
     # Before the lock, so that a finished folder can be used from a read-only disk.
-    present = _finished(folder, plan)
-    if present is not None:
+    if (present := _finished(folder, plan)) is not None:
         return present
     partial = partial_folder(folder)
     with explain_full_disk(folder):
         make_folder(folder.parent)
         with only_writer(folder, on_wait):
-            present = _finished(folder, plan)
-            if present is not None:
+            if (present := _finished(folder, plan)) is not None:
                 return present
             if not _is_sealed(partial, plan):
                 _open_partial(partial, plan)
-                contents = write(partial)
-                _seal(partial, plan, contents, progress)
+                _seal(partial, plan, write(partial), progress)
             (partial / _INPUTS_NAME).unlink(missing_ok=True)
             if folder.is_dir():
                 folder.rmdir()
@@ -317,7 +333,9 @@ def _check_sizes(folder: Path, manifest: Manifest) -> None:
 
 def _finished(folder: Path, plan: Mapping[str, Any]) -> Manifest | None:
     """The manifest of a folder built by the same plan; None when there is room for one."""
-    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+    with explain_unreadable(folder):
+        empty = os.path.isdir(folder) and not any(folder.iterdir())
+    if empty or not os.path.exists(folder):
         return None
     if not (folder / MANIFEST_NAME).is_file():
         raise DataError(

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 
 from agentgym_suite import data
-from agentgym_suite.errors import DataDamaged, DataMissing, UsageError
+from agentgym_suite.errors import DataDamaged, DataError, DataMissing, DataVersion, UsageError
 from agentgym_suite.files import partial_folder, remove_folder
 from agentgym_suite.registry import ENVIRONMENTS
 from agentgym_suite.sources import Source, find_source, load_sources
@@ -27,8 +27,7 @@ class Importer:
     Attributes:
         module: offers ``add_import_arguments(parser)``, an ``--out`` among them,
             ``run_import(args, progress, on_wait)``, which returns the one published folder,
-            ``played(manifest)``, a line on what is played over it, and ``verify(path, progress)``;
-            imported only when it is needed.
+            and ``describe(path)``, lines on what was made; imported only when it is needed.
         generates: whether it also offers ``add_generate_arguments(parser)`` and
             ``run_generate(args, progress, on_wait) -> Path``.
     """
@@ -49,6 +48,17 @@ IMPORTERS: Mapping[str, Importer] = MappingProxyType(
     {
         "webshop-small": Importer("agentgym_suite.webshop.importing"),
         "webshop": Importer("agentgym_suite.webshop.importing", generates=True),
+    }
+)
+
+
+# The kind in a manifest -> who offers ``verify(path, progress)`` for it.
+CHECKERS: Mapping[str, str] = MappingProxyType(
+    {
+        "webshop-store": "agentgym_suite.webshop.importing",
+        "webshop-files": "agentgym_suite.webshop.importing",
+        "bm25-index": "agentgym_suite.indexes.cli",
+        "lucene-index": "agentgym_suite.indexes.cli",
     }
 )
 
@@ -199,10 +209,12 @@ def _run_verify(args: argparse.Namespace) -> int:
 
     sources = load_sources()
     folder = _finished(args.name, sources)
-    importer = IMPORTERS.get(args.name)
-    check = importer.load().verify if importer else data.verify_folder
+    kind = data.load_manifest(folder).kind
+    if kind not in CHECKERS:
+        known = ", ".join(CHECKERS)
+        raise DataVersion(f"{folder} holds a {kind!r}; this version of the suite verifies {known}")
     with progress_bars() as progress:
-        check(folder, progress)
+        importlib.import_module(CHECKERS[kind]).verify(folder, progress)
     source = sources.get(args.name)
     differences = _report(source, folder)
     _print(f"{folder} is as its manifest says")
@@ -245,7 +257,8 @@ def _tell_made(source: Source, folder: Path) -> int:
     _report(source, folder)
     importer = IMPORTERS.get(source.name)
     if importer is not None:
-        _print(f"  {importer.load().played(data.load_manifest(folder))}")
+        for line in importer.load().describe(folder):
+            _print(f"  {line}")
     _print(f"  where: {folder}")
     env_ids = [one.id for one in ENVIRONMENTS if one.name == source.environment]
     place = source.name if folder == _home_of(source) else shlex.quote(str(folder))
@@ -288,7 +301,7 @@ def _folder_of(name: str, sources: Mapping[str, Source]) -> Path:
         raise UsageError(f"the name is {name!r}; give a data set of `agentgym-suite data list`")
     if name not in sources:
         for folder in (data.data_home() / name, Path(name).expanduser().absolute()):
-            if folder.is_dir():
+            if os.path.isdir(folder):
                 return folder
         if os.sep in name:
             raise DataMissing(f"there is no folder {name}; check the path")
@@ -322,7 +335,7 @@ def _state(folder: Path) -> tuple[str, str]:
     """Whether a data set is present, and its size as text, "" when it is not."""
     try:
         manifest = _manifest(folder)
-    except DataDamaged:
+    except (DataError, OSError):
         return "damaged", ""
     if manifest is None:
         begun = folder.exists() or partial_folder(folder).exists()

@@ -41,6 +41,8 @@ from agentgym_suite.files import (
 )
 from agentgym_suite.versions import suite_version
 
+# A machine without a network would otherwise take a minute to say so.
+_FAILURES_UNREACHED = 2
 _BUSY = {408, 425, 429, 500, 502, 503, 504}
 _LONGEST_PAGE_BYTES = 1 << 20
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
@@ -116,9 +118,10 @@ def fetch(
 class _TryAgain(Exception):
     """An attempt failed in a way that may pass; carries the pause the server asked for."""
 
-    def __init__(self, reason: str, wait_s: float | None = None) -> None:
+    def __init__(self, reason: str, wait_s: float | None = None, unreached: bool = False) -> None:
         super().__init__(reason)
         self.wait_s = wait_s
+        self.unreached = unreached
 
 
 class _Transfer:
@@ -164,7 +167,10 @@ class _Transfer:
                         failures, mark = 0, self._have()
                     failures += 1
                     asked = failure.wait_s
-                    if failures > patience.failures:
+                    most = patience.failures
+                    if failure.unreached and not self._have():
+                        most = min(most, _FAILURES_UNREACHED)
+                    if failures > most:
                         self._give_up(f"{failure}, {failures} failures in a row")
                     if asked is not None and asked > patience.longest_retry_after_s:
                         self._give_up(f"{failure} and asks to wait {asked:.0f} s")
@@ -174,7 +180,7 @@ class _Transfer:
                     wait_s = pause * jitter.uniform(0.5, 1.0) + (asked or 0.0)
                     on_wait(
                         f"{self._target.name}: {failure}; trying again in {wait_s:.0f} s "
-                        f"({failures} of {patience.failures})"
+                        f"({failures} of {most})"
                     )
                     sleep(wait_s)
 
@@ -198,7 +204,8 @@ class _Transfer:
             self._give_up(str(error) or type(error).__name__)
         except httpx.TransportError as error:
             what = str(error) or type(error).__name__
-            raise _TryAgain(f"the connection broke ({what})") from error
+            unreached = isinstance(error, httpx.ConnectError)
+            raise _TryAgain(f"the connection broke ({what})", unreached=unreached) from error
         self._attempt(client)
 
     def _range_headers(self, have: int) -> dict[str, str]:

@@ -11,14 +11,27 @@ import hashlib
 import json
 import os
 import shutil
+import sqlite3
+import tokenize
 import uuid
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from agentgym_suite.errors import DataError, DataMissing, DiskFull
+from agentgym_suite.errors import (
+    AgentGymSuiteError,
+    DataDamaged,
+    DataError,
+    DataMissing,
+    DiskFull,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 Json: TypeAlias = "None | bool | int | float | str | Sequence[Json] | Mapping[str, Json]"
 """A value that JSON can hold."""
@@ -29,7 +42,20 @@ Progress: TypeAlias = Callable[[str, int, "int | None"], None]
 TEMPORARY_PREFIX = ".tmp-"
 _BLOCK_BYTES = 1 << 20
 _DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
-_NOT_WRITABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST}
+DAMAGE = (
+    sqlite3.Error,
+    zlib.error,
+    ValueError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    ArithmeticError,
+    EOFError,
+    SyntaxError,
+    tokenize.TokenError,  # out of numpy's reading of an array's header
+    RecursionError,
+)
+"""What readers of a finished folder raise on bytes that its writer did not write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +87,18 @@ def write_json_atomic(path: Path | str, value: Json) -> None:
     write_atomic(path, (text + "\n").encode("utf-8"))
 
 
+def write_array(path: Path, array: NDArray[np.generic]) -> None:
+    """Write a ``.npy`` file; one that does not fit on the disk raises, as other files do."""
+    import numpy as np  # here: a process that only reads JSON does without it
+
+    array = np.ascontiguousarray(array)
+    with path.open("wb") as stream:
+        header = np.lib.format.header_data_from_array_1_0(array)
+        np.lib.format.write_array_header_1_0(stream, header)
+        # numpy's own writing goes past the stream: it loses errno, or the last block in silence.
+        stream.write(array.data)
+
+
 def canonical_json(value: Any) -> str:
     """The one text of a JSON value: sorted keys, no blanks, non-ASCII kept, no NaN.
 
@@ -88,7 +126,7 @@ def sha256_file(path: Path | str, progress: Progress | None = None) -> str:
         DataMissing: there is no such file.
     """
     path = Path(path)
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise DataMissing(f"there is no file {path}; check the path")
     name = path.name
     return digest_files(path.parent, [name], f"digest {name}", progress)[name].sha256
@@ -97,14 +135,21 @@ def sha256_file(path: Path | str, progress: Progress | None = None) -> str:
 def digest_files(
     folder: Path, names: Sequence[str], phase: str, progress: Progress | None
 ) -> dict[str, FileEntry]:
-    """Size and SHA-256 of the named files of a folder, reported as bytes done of all bytes."""
-    total = sum((folder / name).stat().st_size for name in names)
+    """Size and SHA-256 of the named files of a folder, reported as bytes done of all bytes.
+
+    Raises:
+        DataError: a file cannot be read.
+    """
+    with explain_unreadable(folder):
+        total = sum((folder / name).stat().st_size for name in names)
     done = 0
     entries = {}
     for name in names:
         digest = hashlib.sha256()
         size = 0
-        with (folder / name).open("rb") as stream:
+        with explain_unreadable(folder / name):
+            stream = (folder / name).open("rb")
+        with stream:
             while block := stream.read(_BLOCK_BYTES):
                 digest.update(block)
                 size += len(block)
@@ -113,6 +158,40 @@ def digest_files(
                     progress(phase, done, total)
         entries[name] = FileEntry(size, digest.hexdigest())
     return entries
+
+
+@contextmanager
+def explain_unreadable(place: Path) -> Iterator[None]:
+    """Turn what the system says of a file that it does not let us read into a ``DataError``."""
+    try:
+        yield
+    except OSError as error:
+        raise _unreadable(place, error) from error
+
+
+def _unreadable(place: Path, error: OSError) -> DataError:
+    return DataError(
+        f"{error.filename or place} cannot be read ({error.strerror}); check its permissions"
+    )
+
+
+@contextmanager
+def explain_damage(folder: Path) -> Iterator[None]:
+    """Turn whatever reading a damaged finished folder raises into one ``DataDamaged`` sentence.
+
+    Only sizes are checked when a folder is opened, so that changed bytes show in its readers.
+    """
+    try:
+        yield
+    except AgentGymSuiteError:
+        raise
+    except OSError as error:
+        raise _unreadable(folder, error) from error
+    except DAMAGE as error:
+        raise DataDamaged(
+            f"{folder} is damaged ({type(error).__name__}: {error}); `agentgym-suite data verify "
+            f"{folder}` names the file, remove what holds it and make it again"
+        ) from error
 
 
 @contextmanager
@@ -143,18 +222,24 @@ def make_folder(folder: Path) -> None:
     Raises:
         DataError: the folder cannot be made or written.
     """
-    try:
+    with _explain_unwritable(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        writable = os.access(folder, os.W_OK)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+@contextmanager
+def _explain_unwritable(place: Path) -> Iterator[None]:
+    """Turn what the system says of a place where nothing can be made into a ``DataError``."""
+    try:
+        yield
     except OSError as error:
-        if error.errno not in _NOT_WRITABLE:
+        if error.errno in _DISK_FULL:
             raise
-        writable = False
-    if not writable:
         raise DataError(
-            f"{folder} cannot be written; choose another place, or set AGENTGYM_SUITE_HOME to a "
-            "folder of your own"
-        )
+            f"{place} cannot be written ({error.strerror}); choose another place, or set "
+            "AGENTGYM_SUITE_HOME to a folder of your own"
+        ) from error
 
 
 @contextmanager
@@ -164,11 +249,18 @@ def only_writer(place: Path, on_wait: Callable[[str], None] | None) -> Iterator[
     Args:
         place: the file or folder that is going to be written.
         on_wait: called once with a sentence when another process holds the lock.
+
+    Raises:
+        DataError: the lock cannot be made there.
     """
     # Imported here: it takes 50 ms, and a process that only reads never needs it.
     from filelock import FileLock, Timeout
 
-    lock = FileLock(str(place.with_name(place.name + ".lock")))
+    path = place.with_name(place.name + ".lock")
+    # Made here: where no file can be made, the library would wait for ever.
+    with _explain_unwritable(path):
+        path.touch()
+    lock = FileLock(str(path))
     try:
         lock.acquire(timeout=0)
     except Timeout:

@@ -14,11 +14,14 @@ import json
 import lzma
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any, NoReturn, cast
+from typing import IO, Any, NoReturn, TypeVar, cast
 
 from agentgym_suite.errors import DataDamaged, DataMissing
+from agentgym_suite.files import explain_unreadable
+
+T = TypeVar("T")
 
 CHUNK_BYTES = 1 << 20
 UNPACK_ERRORS = (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile)
@@ -35,16 +38,48 @@ def open_bytes(path: Path | str) -> IO[bytes]:
 
     Raises:
         DataMissing: there is no such file.
+        DataError: it cannot be read.
     """
     path = Path(path)
+    with explain_unreadable(path):
+        try:
+            if path.suffix == ".xz":
+                return cast(IO[bytes], lzma.open(path, "rb"))
+            if path.suffix == ".gz":
+                return cast(IO[bytes], gzip.open(path, "rb"))
+            return path.open("rb")
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
+            raise DataMissing(f"there is no file {path}; check the path") from error
+
+
+def read_json_lines(
+    path: Path | str, take: Callable[[Any], T], what: str, example: str
+) -> Iterator[T]:
+    """Yield what each line of a file of JSON lines holds; blank lines do not count.
+
+    Args:
+        path: a ``.jsonl``, ``.jsonl.xz`` or ``.jsonl.gz`` file in UTF-8.
+        take: makes of a decoded value what is yielded; a ``ValueError`` says what is wrong with it.
+        what: what a line should be, for the sentence.
+        example: such a line.
+
+    Raises:
+        DataMissing: there is no such file.
+        DataDamaged: a line is not such a value, or the file is cut off.
+    """
+    number = 0
     try:
-        if path.suffix == ".xz":
-            return cast(IO[bytes], lzma.open(path, "rb"))
-        if path.suffix == ".gz":
-            return cast(IO[bytes], gzip.open(path, "rb"))
-        return path.open("rb")
-    except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
-        raise DataMissing(f"there is no file {path}; check the path") from error
+        with open_bytes(path) as stream:
+            for line in stream:
+                number += 1
+                text = line.decode("utf-8")
+                if text.strip(_BYTE_ORDER_MARK + " \t\r\n"):
+                    yield take(json.loads(text.removeprefix(_BYTE_ORDER_MARK)))
+    except (ValueError, RecursionError, *UNPACK_ERRORS) as error:
+        raise DataDamaged(
+            f"{path} line {max(number, 1)} is not {what} ({error}); every line is a JSON object "
+            f"like {example}"
+        ) from error
 
 
 def iter_json_list(

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from agentgym_suite.data import Manifest, read_manifest
 from agentgym_suite.errors import UsageError
+from agentgym_suite.files import explain_damage
 from agentgym_suite.indexes import bm25_files as files
 from agentgym_suite.indexes.analyzer import Analyzer
 from agentgym_suite.indexes.bm25_postings import PIECE, ArrayFile, Terms, mapped
@@ -47,20 +48,21 @@ class BM25Index:
         self.folder = folder
         self.manifest = manifest
         counts = self.manifest.counts
-        self._size = counts["documents"]
-        self._scored = counts["scored_documents"]
-        self._terms = Terms(
-            mapped(self.folder / files.TERMS),
-            mapped(self.folder / files.TERM_STARTS),
-            mapped(self.folder / files.POSTING_STARTS),
-        )
-        self._documents = ArrayFile(self.folder / files.DOCUMENTS)
-        self._pairs = ArrayFile(self.folder / files.PAIRS)
-        self._denominators = files.pair_denominators(
-            mapped(self.folder / files.PAIR_TABLE), counts["tokens"], self._scored
-        )
-        self._ids = mapped(self.folder / files.IDS).data
-        self._id_starts = mapped(self.folder / files.ID_STARTS)
+        with explain_damage(folder):
+            self._size = counts["documents"]
+            self._scored = counts["scored_documents"]
+            self._terms = Terms(
+                mapped(folder / files.TERMS),
+                mapped(folder / files.TERM_STARTS),
+                mapped(folder / files.POSTING_STARTS),
+            )
+            self._documents = ArrayFile(folder / files.DOCUMENTS)
+            self._pairs = ArrayFile(folder / files.PAIRS)
+            self._denominators = files.pair_denominators(
+                mapped(folder / files.PAIR_TABLE), counts["tokens"], self._scored
+            )
+            self._ids = mapped(folder / files.IDS).data
+            self._id_starts = mapped(folder / files.ID_STARTS)
         self._analyzer = Analyzer()
         self._idle: list[_Workspace] = []
 
@@ -71,7 +73,7 @@ class BM25Index:
         Raises:
             DataMissing: no index is there.
             DataVersion: it was written in another format version.
-            DataDamaged: a file is absent or has another size than its manifest says.
+            DataDamaged: a file is absent, has another size than its manifest says, or is no array.
         """
         folder = Path(folder)
         manifest = read_manifest(folder, kind=files.KIND, version=files.VERSION, mend=files.MEND)
@@ -93,6 +95,7 @@ class BM25Index:
 
         Raises:
             UsageError: ``k`` is below 1.
+            DataDamaged: the index is not as it was built.
         """
         return self.search_tokens(self._analyzer(query), k)
 
@@ -101,11 +104,17 @@ class BM25Index:
 
         Raises:
             UsageError: ``k`` is below 1.
+            DataDamaged: the index is not as it was built.
         """
         if k < 1:
             raise UsageError(f"k is {k}; ask for at least 1 document")
+        counted = Counter(tokens)
+        with explain_damage(self.folder):
+            return self._best(counted, k)
+
+    def _best(self, counted: Counter[str], k: int) -> Hits:
         terms = []
-        for term, times in Counter(tokens).items():
+        for term, times in counted.items():
             start, stop = self._terms.postings(term)
             if start < stop:
                 terms.append((start, stop, self._weight(stop - start, times)))

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from agentgym_suite.data import Contents, Json, Manifest, Progress, publish
 from agentgym_suite.errors import UsageError
+from agentgym_suite.files import write_array
 from agentgym_suite.indexes import bm25_files as files
 from agentgym_suite.indexes.bm25_collect import Collection, collect
 
@@ -47,10 +48,10 @@ def build(
         inputs: what the documents are a function of, such as the digest of their source. A
             folder built from equal inputs is returned untouched, without reading documents.
         progress: called with the phases ``analyse``, ``invert`` and those of ``publish``.
-        workers: processes that analyse; 1 analyses in this process.
+        workers: processes that analyse, at most one a processor; 1 analyses in this process.
 
     Raises:
-        UsageError: ``workers`` is below 1, or a document id comes twice.
+        UsageError: ``workers`` is below 1, or a document id comes twice or cannot be encoded.
         DataError: the folder holds something else, or cannot be written.
         DiskFull: no space was left.
     """
@@ -88,12 +89,12 @@ def _write_index(folder: Path, collection: Collection, progress: Progress | None
     term_numbers[term_order] = np.arange(len(terms))
 
     starts = _offsets(collection.document_counts[term_order])
-    _save(folder, files.POSTING_STARTS, starts)
+    write_array(folder / files.POSTING_STARTS, starts)
     pair_keys = collection.pair_keys()
     table = np.stack([pair_keys >> 8, pair_keys & 0xFF], axis=1).astype(np.int32)
-    _save(folder, files.PAIR_TABLE, table)
+    write_array(folder / files.PAIR_TABLE, table)
     codes = files.length_codes(collection.lengths[order])
-    _save(folder, files.LENGTHS, codes)
+    write_array(folder / files.LENGTHS, codes)
 
     pair_dtype = np.uint16 if len(pair_keys) <= 1 << 16 else np.uint32
     _reserve(folder / files.DOCUMENTS, int(starts[-1]), np.int32)
@@ -157,17 +158,12 @@ def _refuse_repeats(ids: list[str], order: NDArray[np.int64]) -> None:
 
 def _write_strings(folder: Path, name: str, starts_name: str, strings: list[str]) -> None:
     encoded = [text.encode("utf-8") for text in strings]
-    _save(folder, name, np.frombuffer(b"".join(encoded), np.uint8))
-    _save(folder, starts_name, _offsets(np.array([len(text) for text in encoded], np.int64)))
+    write_array(folder / name, np.frombuffer(b"".join(encoded), np.uint8))
+    write_array(folder / starts_name, _offsets(np.array([len(text) for text in encoded], np.int64)))
 
 
 def _offsets(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
-
-
-def _save(folder: Path, name: str, array: NDArray[np.generic]) -> None:
-    with (folder / name).open("wb") as stream:
-        np.lib.format.write_array(stream, array, allow_pickle=False)
 
 
 def _reserve(path: Path, count: int, dtype: type[np.generic]) -> None:

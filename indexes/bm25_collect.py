@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentgym_suite.data import Progress
-from agentgym_suite.errors import DataDamaged
+from agentgym_suite.errors import DataDamaged, UsageError
 from agentgym_suite.indexes.bm25_files import length_codes
 from agentgym_suite.indexes.bm25_invert import Batch, inverted
 
@@ -56,7 +56,12 @@ class Collection:
         self.document_counts = np.zeros(1 << 16, np.int64)
 
     def add(self, ids: list[str], batch: Batch) -> None:
-        """Append a batch of documents."""
+        """Append a batch of documents.
+
+        Raises:
+            UsageError: an id holds a lone surrogate, which no file can hold.
+        """
+        _refuse_unwritable(ids)
         numbers = self._numbers
         known = [numbers.setdefault(term, len(numbers)) for term in batch.vocabulary]
         terms = np.array(known, np.int32)[batch.terms]
@@ -102,6 +107,16 @@ class Collection:
             _read_all(self._forward, target[place : place + size])
             place += size
         return rows
+
+
+def _refuse_unwritable(ids: list[str]) -> None:
+    try:
+        "".join(ids).encode()
+    except UnicodeEncodeError as error:
+        around = error.object[max(0, error.start - 20) : error.end + 20]
+        raise UsageError(
+            f"a document id with a lone surrogate ({around!r}) cannot be written; mend that id"
+        ) from error
 
 
 def _write_all(stream: io.FileIO, rows: NDArray[np.int32]) -> None:

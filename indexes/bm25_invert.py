@@ -6,12 +6,14 @@ more of them are in memory at a time than there are processes.
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import cycle, islice
+from itertools import islice
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,19 +58,10 @@ def inverted(
         for ids, texts in _batches(documents):
             yield ids, invert(texts, analyzer)
         return
-    # Spawned: a fork would copy the locks of whatever threads the caller runs.
-    context = get_context("spawn")
     lines: list[Connection] = []
-    processes = []
-    for _ in range(workers):
-        here, there = context.Pipe()
-        process = context.Process(target=_serve, args=(there,), daemon=True)
-        process.start()
-        there.close()
-        lines.append(here)
-        processes.append(process)
+    processes: list[BaseProcess] = []
     try:
-        yield from _in_turn(documents, lines)
+        yield from _in_turn(documents, min(workers, os.cpu_count() or 1), lines, processes)
     finally:
         for line in lines:
             line.close()
@@ -103,17 +96,24 @@ def _batches(documents: Iterable[tuple[str, str]]) -> Iterator[tuple[list[str], 
 
 
 def _in_turn(
-    documents: Iterable[tuple[str, str]], lines: list[Connection]
+    documents: Iterable[tuple[str, str]],
+    workers: int,
+    lines: list[Connection],
+    processes: list[BaseProcess],
 ) -> Iterator[tuple[list[str], Batch]]:
     """Give the batches to the processes in turn, and take the results in the same order.
 
-    Each process has one batch at a time, so no pipe is ever written from both ends at once.
+    Each process has one batch at a time, so no pipe is ever written from both ends at once. A
+    process starts when there is a batch for it.
     """
     waiting: deque[tuple[list[str], Connection]] = deque()
     try:
-        for (ids, texts), line in zip(_batches(documents), cycle(lines), strict=False):
+        for number, (ids, texts) in enumerate(_batches(documents)):
+            if len(lines) < workers:
+                _start(lines, processes)
+            line = lines[number % workers]
             # The line whose turn it is holds the oldest batch that was given.
-            done = _oldest(waiting) if len(waiting) == len(lines) else None
+            done = _oldest(waiting) if len(waiting) == workers else None
             line.send(texts)
             waiting.append((ids, line))
             if done is not None:
@@ -124,6 +124,17 @@ def _in_turn(
         raise RetrievalError(
             "a process that analyses documents ended early; build again with fewer workers"
         ) from error
+
+
+def _start(lines: list[Connection], processes: list[BaseProcess]) -> None:
+    # Spawned: a fork would copy the locks of whatever threads the caller runs.
+    context = get_context("spawn")
+    here, there = context.Pipe()
+    process = context.Process(target=_serve, args=(there,), daemon=True)
+    process.start()
+    there.close()
+    lines.append(here)
+    processes.append(process)
 
 
 def _oldest(waiting: deque[tuple[list[str], Connection]]) -> tuple[list[str], Batch]:

@@ -47,6 +47,8 @@ class ArrayFile:
         self._path = path
         self._descriptor = os.open(path, os.O_RDONLY)
         self.close = weakref.finalize(self, os.close, self._descriptor)
+        # At exit abandoned threads may still read; the system closes what is open.
+        self.close.atexit = False
 
     def read(self, start: int, out: NDArray[Any]) -> None:
         """Fill ``out`` with the elements from ``start`` on; safe in several threads at once."""

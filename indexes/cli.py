@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from agentgym_suite.data import Manifest, read_manifest, sha256_file, verify_folder
+from agentgym_suite.data import Manifest, Progress, read_manifest, sha256_file, verify_folder
 from agentgym_suite.errors import DataMissing
 from agentgym_suite.indexes import bm25_files, lucene
 from agentgym_suite.indexes.documents import read_documents, require_documents
@@ -106,11 +106,22 @@ def _run_info(args: argparse.Namespace) -> int:
 def _run_verify(args: argparse.Namespace) -> int:
     from agentgym_suite.progress_bars import progress_bars
 
-    _manifest(args.index)
     with progress_bars() as progress:
-        manifest = verify_folder(args.index, progress)
+        manifest = verify(args.index, progress)
     print(f"{args.index}: {len(manifest.files)} files as their manifest says")
     return 0
+
+
+def verify(folder: Path, progress: Progress | None = None) -> Manifest:
+    """Recompute every digest of an index of any kind.
+
+    Raises:
+        DataMissing: no index is there.
+        DataVersion: it has another format version.
+        DataDamaged: a file is absent, or differs from the manifest or is not in it.
+    """
+    _manifest(folder)
+    return verify_folder(folder, progress)
 
 
 def _manifest(folder: Path) -> Manifest:

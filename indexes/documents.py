@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import io
-import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from agentgym_suite.errors import DataDamaged, DataMissing
-from agentgym_suite.json_stream import UNPACK_ERRORS, open_bytes
+from agentgym_suite.errors import DataMissing
+from agentgym_suite.json_stream import read_json_lines
 
 
 def require_documents(path: Path | str) -> None:
@@ -17,7 +17,7 @@ def require_documents(path: Path | str) -> None:
     Raises:
         DataMissing: it is not.
     """
-    if not Path(path).is_file():
+    if not os.path.isfile(path):
         raise DataMissing(f"no documents at {path}; give a file of JSON lines with id and contents")
 
 
@@ -28,24 +28,12 @@ def read_documents(path: Path | str) -> Iterator[tuple[str, str]]:
         DataMissing: the file is not there.
         DataDamaged: a line is not such a document, or the file is cut short.
     """
-    path = Path(path)
     require_documents(path)
-    number = 0
-    with io.TextIOWrapper(open_bytes(path), encoding="utf-8") as stream:
-        try:
-            for line in stream:
-                number += 1
-                if not line.isspace():
-                    yield _document(line)
-        except (ValueError, *UNPACK_ERRORS) as error:
-            raise DataDamaged(
-                f"{path} line {max(number, 1)} is not a document ({error}); every line is "
-                'a JSON object like {"id": "B01", "contents": "a red shoe"}'
-            ) from error
+    example = '{"id": "B01", "contents": "a red shoe"}'
+    return read_json_lines(path, _document, "a document", example)
 
 
-def _document(line: str) -> tuple[str, str]:
-    value = json.loads(line)
+def _document(value: Any) -> tuple[str, str]:
     if not isinstance(value, dict):
         raise ValueError(f"a {type(value).__name__} instead of an object")
     for key in ("id", "contents"):

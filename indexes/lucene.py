@@ -32,6 +32,7 @@ from agentgym_suite.data import (
     read_manifest,
 )
 from agentgym_suite.errors import RetrievalError, UsageError
+from agentgym_suite.files import explain_damage
 from agentgym_suite.indexes.hits import Hits
 from agentgym_suite.indexes.java import find_anserini, find_java_home, java_environment
 
@@ -109,6 +110,9 @@ class LuceneIndex:
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
         self.manifest = read_manifest(self.folder, kind=KIND, version=VERSION, mend=MEND)
+        with explain_damage(self.folder):
+            self._size = self.manifest.counts["documents"]
+            self._documents_digest = self.manifest.notes["documents_sha256"]
         self._process: LuceneProcess | None = None
         self._lock = threading.Lock()
 
@@ -129,7 +133,7 @@ class LuceneIndex:
         return type(self), (self.folder,)
 
     def __len__(self) -> int:
-        return self.manifest.counts["documents"]
+        return self._size
 
     def __enter__(self) -> LuceneIndex:
         return self
@@ -140,7 +144,7 @@ class LuceneIndex:
     @property
     def digest(self) -> str:
         """``sha256:<hex>`` of documents and engine; Lucene's files differ from build to build."""
-        about = [KIND, VERSION, self.manifest.inputs, self.manifest.notes["documents_sha256"]]
+        about = [KIND, VERSION, self.manifest.inputs, self._documents_digest]
         return json_digest(about)
 
     def search(self, query: str, k: int = 50) -> Hits:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentgym_suite import data
-from agentgym_suite.errors import DataDamaged, DataError, DataMissing, DataVersion
+from agentgym_suite.errors import DataDamaged, DataError, DataMissing, DataVersion, UsageError
 from agentgym_suite.files import remove_folder
 from tests.small_store import build
 
@@ -134,7 +134,7 @@ def test_damaged_files(tmp_path: Path, damage: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", "{}", '{"kind": 1}', "\udcff", '"x"', "null", "[1]"]
+    "text", ["", "{", "[]", "{}", '{"kind": 1}', "\udcff", '"x"', "null", "[1]", "[" * 99_999]
 )
 def test_damaged_manifest(tmp_path: Path, text: str) -> None:
     folder = tmp_path / "store"
@@ -142,6 +142,75 @@ def test_damaged_manifest(tmp_path: Path, text: str) -> None:
     (folder / "manifest.json").write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(DataDamaged, match="is not a manifest"):
         data.read_manifest(folder, kind="test-store", version=1)
+
+
+def test_a_manifest_with_other_values_than_ours(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    build(folder)
+    whole = json.loads((folder / "manifest.json").read_text("utf-8"))
+    for changes in (
+        {"counts": {"things": "many"}},
+        {"counts": {"things": None}},
+        {"counts": [1]},
+        {"version": float("inf")},
+        {"files": {"b.bin": {"size": [], "sha256": "x"}}},
+        {"files": {"b.bin": {}}},
+    ):
+        (folder / "manifest.json").write_text(json.dumps(whole | changes))
+        with pytest.raises(DataDamaged, match="is not a manifest"):
+            data.load_manifest(folder)
+
+
+def test_a_file_beside_the_manifest_is_not_verified_in_silence(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    build(folder)
+    (folder / "deep" / "more.txt").write_text("x")
+    with pytest.raises(DataDamaged, match=r"deep/more\.txt is not in the manifest"):
+        data.verify_folder(folder)
+
+
+def test_an_unreadable_folder_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "store"
+    build(folder)
+
+    def refuse(path: Path, *_: object, **__: object) -> bytes:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    for method in ("open", "read_bytes"):
+        monkeypatch.setattr(Path, method, refuse)
+        with pytest.raises(DataError, match=r"cannot be read \(Permission denied\); check its"):
+            data.verify_folder(folder)
+    with pytest.raises(DataError, match="cannot be read"):
+        build(folder)
+
+
+def test_a_link_leads_to_what_is_made(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for target in ("nowhere", "empty"):
+        link = tmp_path / f"link to {target}"
+        link.symlink_to(tmp_path / target)
+        build(link)
+        assert link.is_symlink()
+        assert data.verify_folder(tmp_path / target) == data.verify_folder(link)
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    with pytest.raises(DataError, match="a link that leads to itself"):
+        build(loop)
+
+
+@pytest.mark.parametrize("place", ["n" * 300, "thesis.tex/store", "/proc/store", "/sys/store"])
+def test_places_where_nothing_can_be_made(tmp_path: Path, place: str) -> None:
+    (tmp_path / "thesis.tex").write_text("ten years of work")
+    with pytest.raises(DataError, match="cannot be written"):
+        build(tmp_path / place)
+
+
+@pytest.mark.parametrize("given", [5, b"bytes", ["webshop"]])
+def test_data_are_named_by_text(given: object) -> None:
+    with pytest.raises(UsageError, match="give a name or a path as text"):
+        data.find_data(given, "webshop")  # type: ignore[arg-type]
 
 
 def test_manifest_cut_at_every_byte(tmp_path: Path) -> None:
@@ -206,7 +275,9 @@ def test_data_are_found_by_name_and_by_path(
     assert data.find_data("~/here", "webshop") == here
 
 
-@pytest.mark.parametrize("name", ["", "nowhere", "webshop/nowhere", "../webshop/tiny", "\0"])
+@pytest.mark.parametrize(
+    "name", ["", "nowhere", "webshop/nowhere", "../webshop/tiny", "\0", "n" * 300, "~nobody-here/x"]
+)
 def test_data_that_are_not_there_name_the_commands(fresh_home: Path, name: str) -> None:
     build(fresh_home / "webshop" / "tiny")
     with pytest.raises(DataMissing, match="data list.*data download NAME.*data path NAME"):

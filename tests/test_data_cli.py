@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,7 +15,14 @@ from typing import Any
 import pytest
 
 from agentgym_suite import data, data_cli
-from agentgym_suite.errors import AgentGymSuiteError, DataDamaged, DataMissing, UsageError
+from agentgym_suite.data_cli import CHECKERS
+from agentgym_suite.errors import (
+    AgentGymSuiteError,
+    DataDamaged,
+    DataMissing,
+    DataVersion,
+    UsageError,
+)
 
 
 def run(*words: str) -> int:
@@ -58,8 +66,8 @@ class Importing(ModuleType):
         parser.add_argument("--products", type=int, default=10)
         parser.add_argument("--out", type=Path, required=True)
 
-    def played(self, manifest: data.Manifest) -> str:
-        return f"toys: {manifest.counts['products']}"
+    def describe(self, path: Path) -> list[str]:
+        return [f"toys: {data.load_manifest(path).counts['products']}", "toys left out: none"]
 
     def run_generate(
         self,
@@ -82,6 +90,7 @@ def importing(monkeypatch: pytest.MonkeyPatch) -> Importing:
     monkeypatch.setitem(sys.modules, module.__name__, module)
     row = data_cli.Importer(module.__name__, generates=True)
     monkeypatch.setattr(data_cli, "IMPORTERS", {"toys": row})
+    monkeypatch.setattr(data_cli, "CHECKERS", {"shop": module.__name__})
     return module
 
 
@@ -120,6 +129,7 @@ def test_download_is_fetch_and_then_the_same_import(
         f"shop {data.load_manifest(folder).digest}",
         "products: 3 (published 3)",
         "toys: 3",
+        "toys left out: none",
         f"where: {folder}",
         "play it: agentgym-suite play WebShop-v0 --data toys",
     ]
@@ -194,7 +204,7 @@ def test_verify_recomputes_digests(importing: Importing, home: Path, capsys: Cap
     folder = home / "webshop" / "toys"
     for name in ("toys", "webshop/toys", str(folder)):
         assert run("verify", name) == 0
-    assert importing.verified == [folder]
+    assert importing.verified == [folder] * 3
     out, err = capsys.readouterr()
     assert out.count(data.load_manifest(folder).digest) == 3
     assert out.endswith(f"{folder} is as its manifest says\n")
@@ -202,6 +212,23 @@ def test_verify_recomputes_digests(importing: Importing, home: Path, capsys: Cap
     (folder / "items").write_text("ball\ndoll\nkitf")
     with pytest.raises(DataDamaged, match="items has SHA-256"):
         run("verify", "toys")
+
+
+def test_verify_goes_by_what_lies_there(importing: Importing, tmp_path: Path) -> None:
+    """A folder of a kind or version that nobody here reads is not called sound."""
+    folder = tmp_path / "store"
+    for kind, version, refusal in (
+        ("webshop-store", 99, "format version 99"),
+        ("webshop-files", 99, "format version 99"),
+        ("bm25-index", 99, "format version 99"),
+        ("cupboard", 1, "holds a 'cupboard'; this version of the suite verifies webshop-store"),
+    ):
+        publish(folder, kind, version)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(data_cli, "CHECKERS", CHECKERS)
+            with pytest.raises(DataVersion, match=refusal):
+                run("verify", str(folder))
+        shutil.rmtree(folder)
 
 
 def test_verify_tells_another_set_from_the_published_one(
@@ -245,8 +272,12 @@ def test_list_shows_state_size_licence_and_place(
 
 
 def publish_nothing(folder: Path) -> None:
+    publish(folder, "shop", 1)
+
+
+def publish(folder: Path, kind: str, version: int) -> None:
     data.publish(
-        folder, kind="shop", version=1, inputs={}, write=lambda partial: data.Contents({}, {})
+        folder, kind=kind, version=version, inputs={}, write=lambda partial: data.Contents({}, {})
     )
 
 

@@ -12,11 +12,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from agentgym_suite import data
 from agentgym_suite.data import Contents, Manifest
 from agentgym_suite.errors import DiskFull
+from agentgym_suite.files import explain_full_disk, write_array
 from tests.small_store import build
 
 PARTS = 12
@@ -171,6 +173,11 @@ def test_a_disk_that_is_really_full(tiny_disk: Path) -> None:
     publish(tiny_disk / "store", write)
     assert rounds == [["inputs.json"], ["inputs.json", "part0", "part1"]]
     data.verify_folder(tiny_disk / "store")
+
+
+def test_an_array_that_does_not_fit_is_a_full_disk(tiny_disk: Path) -> None:
+    with pytest.raises(DiskFull, match="no space left"), explain_full_disk(tiny_disk):
+        write_array(tiny_disk / "a.npy", np.zeros(100_000))
 
 
 def start_builder(folder: Path, log: Path, pause: float) -> subprocess.Popen[bytes]:

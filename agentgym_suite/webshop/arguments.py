@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import numbers
+import sys
 from collections.abc import Callable, Iterable
 
 from agentgym_suite.errors import UsageError
@@ -28,7 +29,7 @@ def refuse_unknown(given: Iterable[str], *takers: Callable[..., object]) -> None
 
 
 def check_count(name: str, value: object, least: int, *, optional: bool = False) -> None:
-    """Refuse what is not a whole number of at least so much.
+    """Refuse what is not a whole number of at least so much, or more than any index can be.
 
     Args:
         name: the argument's name, for the sentence.
@@ -46,3 +47,5 @@ def check_count(name: str, value: object, least: int, *, optional: bool = False)
         raise UsageError(
             f"{name} is {value!r}; give {least} or more{', or None' if optional else ''}"
         )
+    if int(value) > sys.maxsize:  # type: ignore[call-overload]
+        raise UsageError(f"{name} is {value!r}; give at most {sys.maxsize}")

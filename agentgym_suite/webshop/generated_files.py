@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
-from agentgym_suite.data import MANIFEST_NAME, Contents, Manifest, Progress, publish
+from agentgym_suite.data import (
+    MANIFEST_NAME,
+    Contents,
+    Manifest,
+    Progress,
+    load_manifest,
+    publish,
+)
 
 GENERATED_KIND = "webshop-files"
 GENERATED_VERSION = 1
@@ -64,17 +70,18 @@ def publish_generated(
 
 
 def manifest_kind(folder: Path) -> str | None:
-    """The kind in a folder's manifest; None if it has none that can be read."""
-    try:
-        kind = json.loads((folder / MANIFEST_NAME).read_bytes())["kind"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return kind if isinstance(kind, str) else None
+    """The kind in a folder's manifest; None if it has none.
+
+    Raises:
+        DataDamaged: the manifest is not one of this suite.
+        DataError: it cannot be read.
+    """
+    return load_manifest(folder).kind if (folder / MANIFEST_NAME).is_file() else None
 
 
 def noun_label(folder: Path) -> str | None:
-    """Where the title nouns of a generated folder come from; None if it is not one."""
+    """Where the title nouns of a generated folder come from; None if it does not say so."""
     if manifest_kind(folder) != GENERATED_KIND:
         return None
-    manifest = json.loads((folder / MANIFEST_NAME).read_bytes())
-    return str(manifest["notes"]["noun_source"])
+    label = load_manifest(folder).notes.get("noun_source")
+    return label if isinstance(label, str) else None

@@ -33,6 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from agentgym_suite.data import Json, Progress, write_json_atomic
+from agentgym_suite.files import write_array
 from agentgym_suite.webshop.prices import (
     NO_BOUND,
     LegacyDraw,
@@ -202,8 +203,8 @@ class _ArrayWriter:
                 else derived_price(low, high, fraction)
             )
         values = np.array(list(prices.values()), np.float64)
-        np.save(self._folder / "range_positions.npy", np.array(list(prices), np.int64))
-        np.save(self._folder / "range_prices.npy", values)
+        write_array(self._folder / "range_positions.npy", np.array(list(prices), np.int64))
+        write_array(self._folder / "range_prices.npy", values)
         return prices, _sha256(values)
 
     def _ranges(self) -> Iterator[tuple[int, str, float, float]]:
@@ -267,7 +268,7 @@ class _ArrayWriter:
         self._save(kind, "key_slots", slots.astype(np.uint32))
 
     def _save(self, kind: str, name: str, values: npt.NDArray[Any]) -> None:
-        np.save(self._folder / f"{kind}_{name}.npy", values)
+        write_array(self._folder / f"{kind}_{name}.npy", values)
 
     def _report(self, phase: str, done: int) -> None:
         if self._progress is not None:

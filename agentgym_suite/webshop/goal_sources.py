@@ -13,6 +13,8 @@ from agentgym_suite.webshop.products import Product, encodable, is_texts
 # all others together; the largest official product has 558 combinations.
 MOST_COMBINATIONS = 1_000_000
 
+NO_OBJECT = "attributes entry is not an object"
+
 
 class Complain(Protocol):
     """What is called when an instruction makes no goal."""
@@ -54,7 +56,11 @@ class HumanSource:
 
 def synthetic_source(entry: Any, product: Product, complain: Complain) -> SyntheticSource | None:
     """The source in a product's entry of ``items_ins_v2.json``; None if it has none."""
-    instruction = entry.get("instruction") if isinstance(entry, Mapping) else None
+    if not isinstance(entry, Mapping):
+        if entry is not None:
+            complain(NO_OBJECT)
+        return None
+    instruction = entry.get("instruction")
     if instruction is None:
         return None
     attributes = entry.get("instruction_attributes")

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from agentgym_suite.errors import DataDamaged
+from agentgym_suite.files import explain_damage
 from agentgym_suite.webshop.goal_arrays import hashed_key, text_key
 from agentgym_suite.webshop.prices import price_clause, without_price_clause
 from agentgym_suite.webshop.products import Product
@@ -176,11 +177,12 @@ class GoalSet(Sequence[Goal]):
         if isinstance(index, slice):
             return [self._goal(place) for place in range(len(self))[index]]
         try:
-            return self._goal(range(len(self))[index])
+            place = range(len(self))[index]
         except IndexError as error:
             raise IndexError(
                 f"goal {index} does not exist; the {self.kind} set has 0 to {len(self) - 1}"
             ) from error
+        return self._goal(place)
 
     def __iter__(self) -> Iterator[Goal]:
         return map(self._source.goal, range(len(self)))
@@ -256,9 +258,19 @@ class _GoalSource:
         self._weights = store.goal_array(kind, "weights")
         self._keys = store.goal_array(kind, "keys")
         self._key_slots = store.goal_array(kind, "key_slots")
+        count = store.manifest.counts[f"{kind}_goals"]
+        if not len(self.order) == len(self.cumulative) - 1 == count:
+            raise DataDamaged(
+                f"{store.folder} has arrays for {len(self.order)} {kind} goals where its manifest "
+                f"says {count}; remove {store.folder} and import it again"
+            )
 
     def goal(self, index: int) -> Goal:
         """The goal at an index of the order."""
+        with explain_damage(self._store.folder):
+            return self._made(index)
+
+    def _made(self, index: int) -> Goal:
         place = int(self.order[index])
         slot = int(np.searchsorted(self._offsets, place, side="right")) - 1
         bound = float(self._bounds[slot])
@@ -290,8 +302,9 @@ class _GoalSource:
 
     def weights_of(self, indices: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """The weights of goals by index."""
-        slots = np.searchsorted(self._offsets, self.order[indices], side="right") - 1
-        weights: npt.NDArray[np.float64] = self._weights[slots]
+        with explain_damage(self._store.folder):
+            slots = np.searchsorted(self._offsets, self.order[indices], side="right") - 1
+            weights: npt.NDArray[np.float64] = self._weights[slots]
         return weights
 
     def candidates(self, text: str) -> list[int]:
@@ -300,17 +313,13 @@ class _GoalSource:
         if self._kind == "synthetic":
             starts += [text[: found.start()] for found in _OPTIONS_BEGIN.finditer(text)]
         keys = np.array([hashed_key(text_key(start)) for start in starts], np.uint64)
-        slots = {
-            int(slot)
-            for key in keys
-            for slot in self._key_slots[
-                np.searchsorted(self._keys, key) : np.searchsorted(self._keys, key, side="right")
-            ]
-        }
         indices: list[int] = []
-        for slot in slots:
-            first, end = int(self._offsets[slot]), int(self._offsets[slot + 1])
-            indices += np.flatnonzero((self.order >= first) & (self.order < end)).tolist()
+        with explain_damage(self._store.folder):
+            low, high = (np.searchsorted(self._keys, keys, side) for side in ("left", "right"))
+            found = (self._key_slots[a:b] for a, b in zip(low, high, strict=True))
+            for slot in {int(slot) for slots in found for slot in slots}:
+                first, end = int(self._offsets[slot]), int(self._offsets[slot + 1])
+                indices += np.flatnonzero((self.order >= first) & (self.order < end)).tolist()
         return indices
 
     def _product(self, asin: str) -> Product:

@@ -5,15 +5,28 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from agentgym_suite.data import Manifest, Progress, verify_folder
+from agentgym_suite.data import Manifest, Progress, load_manifest, read_manifest, verify_folder
 from agentgym_suite.errors import UsageError
+from agentgym_suite.files import explain_damage
+from agentgym_suite.webshop.arguments import check_count
 from agentgym_suite.webshop.catalogue import default_goals
-from agentgym_suite.webshop.generated_files import GENERATED_KIND, publish_generated
+from agentgym_suite.webshop.generated_files import (
+    GENERATED_KIND,
+    GENERATED_VERSION,
+    publish_generated,
+)
 from agentgym_suite.webshop.official_files import OfficialFiles
 from agentgym_suite.webshop.store import INDEX_FOLDER, read_store_manifest
 from agentgym_suite.webshop.store_build import BuildOptions, build_store, plan_store
 from agentgym_suite.webshop.store_products import ProductLimits
+
+_REPORTED = (
+    ("skipped", "products left out"),
+    ("repaired", "products mended"),
+    ("goals_skipped", "goals left out"),
+)
 
 
 def add_import_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +62,8 @@ def run_import(
 
     Raises:
         DataMissing: a file is not there.
-        DataDamaged: a file is damaged, or a record is bad and ``--strict-data`` is given.
+        DataDamaged: a file is damaged or gives nothing, or a record is bad and ``--strict-data``
+            is given.
         DataError: something else is in that place already.
         DiskFull: no space was left; what was finished is kept.
         UsageError: an option is wrong.
@@ -57,8 +71,8 @@ def run_import(
     if args.out is None:
         raise UsageError("the store needs a place; add --out DIR")
     for name, value in (("--num-products", args.num_products), ("--workers", args.workers)):
-        if value is not None and value < 1:
-            raise UsageError(f"{name} is {value}; give 1 or more")
+        if value is not None:
+            check_count(name, value, 1)
     if args.nouns is not None and args.spacy is not None:
         raise UsageError("--nouns and --spacy both say where title nouns come from; give one")
     official = OfficialFiles(args.items, args.attributes, args.human, args.nouns)
@@ -95,8 +109,7 @@ def run_generate(
         DiskFull: no space was left.
         UsageError: an option is wrong.
     """
-    if args.products < 1:
-        raise UsageError(f"--products is {args.products}; give 1 or more")
+    check_count("--products", args.products, 1)
     publish_generated(
         args.out,
         products=args.products,
@@ -108,10 +121,23 @@ def run_generate(
     return Path(args.out)
 
 
-def played(manifest: Manifest) -> str:
-    """What is played over a store unless other goals are asked for, for people to read."""
+def describe(path: Path) -> list[str]:
+    """For people to read: what is played over a store, and what its import left out or mended.
+
+    Raises:
+        DataMissing: no store is there.
+        DataDamaged: its manifest is not that of a store.
+    """
+    manifest = read_store_manifest(path)
     kind = default_goals(manifest)
-    return f"goals: {kind} ({manifest.counts[f'{kind}_goals']:,})"
+    lines = [f"goals: {kind} ({manifest.counts[f'{kind}_goals']:,})"]
+    report: Any = manifest.notes.get("report", {})
+    with explain_damage(path):
+        for key, title in _REPORTED:
+            for reason, count in report.get(key, {}).items():
+                example = report["examples"].get(reason) or "a record without an ASIN"
+                lines.append(f"{title}: {reason} ({count:,}, such as {example})")
+    return lines
 
 
 def verify(path: Path, progress: Progress | None = None) -> Manifest:
@@ -119,11 +145,15 @@ def verify(path: Path, progress: Progress | None = None) -> Manifest:
 
     Raises:
         DataMissing: nothing finished is there.
-        DataVersion: the store has another format version.
-        DataDamaged: a file is absent or its contents differ from the manifest.
+        DataVersion: it has another format version.
+        DataDamaged: a file is absent, or differs from the manifest or is not in it.
     """
-    manifest = verify_folder(path, progress)
-    if manifest.kind != GENERATED_KIND:
+    generated = load_manifest(path).kind == GENERATED_KIND
+    if generated:
+        read_manifest(path, kind=GENERATED_KIND, version=GENERATED_VERSION)
+    else:
         read_store_manifest(path)
+    manifest = verify_folder(path, progress)
+    if not generated:
         verify_folder(path / INDEX_FOLDER, progress)
     return manifest

@@ -7,14 +7,13 @@ label says which, because scores of different sources do not compare.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from agentgym_suite.errors import DataDamaged, MissingExtra, UsageError
-from agentgym_suite.json_stream import UNPACK_ERRORS, open_bytes
+from agentgym_suite.errors import MissingExtra, UsageError
+from agentgym_suite.json_stream import read_json_lines
 from agentgym_suite.webshop.products import is_texts
 
 Nouns = tuple[str, ...]
@@ -40,18 +39,8 @@ def read_noun_file(path: Path) -> Iterator[tuple[str, list[str]]]:
         DataMissing: there is no such file.
         DataDamaged: a line is not of that shape, or the file is cut off.
     """
-    number = 0
-    try:
-        with open_bytes(path) as stream:
-            for line in stream:
-                number += 1
-                if line.strip():
-                    yield _noun_entry(json.loads(line))
-    except (ValueError, *UNPACK_ERRORS) as error:
-        raise DataDamaged(
-            f"{path} is damaged at line {number} ({error}); it needs lines of "
-            '{"asin": …, "nouns": […]}'
-        ) from error
+    example = '{"asin": "B01", "nouns": ["shoe"]}'
+    return read_json_lines(path, _noun_entry, "the nouns of a title", example)
 
 
 def _noun_entry(entry: object) -> tuple[str, list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +46,7 @@ class OfficialFiles:
         found: dict[str, Json] = {}
         for name in ("items", "attributes", "human", "nouns"):
             path: Path | None = getattr(self, name)
-            if path is not None and not path.is_file():
+            if path is not None and not os.path.isfile(path):
                 raise DataMissing(f"there is no file {path} for the {name}; check the path")
             elif path is not None and known is not None and path in known:
                 found[name] = known[path]

@@ -13,12 +13,14 @@ from agentgym_suite.webshop.products import Product
 from agentgym_suite.webshop.session import ShopSession
 
 _BREAKS_THE_GRAMMAR = re.compile(r"[\[\]\s]+")
+_LONGEST_SEARCH = 4_000
 _NAVIGATION = frozenset({SEARCH, "back to search", "< prev", "next >"})
 
 
 def search_action(text: str) -> str:
-    """The search for a text, without what the strict grammar cannot carry."""
-    return f"{SEARCH}[{_BREAKS_THE_GRAMMAR.sub(' ', text).strip() or '-'}]"
+    """The search for a text, without what the strict grammar or an action cannot carry."""
+    words = _BREAKS_THE_GRAMMAR.sub(" ", text[:_LONGEST_SEARCH]).strip()
+    return f"{SEARCH}[{words or '-'}]"
 
 
 def oracle_action(session: ShopSession) -> str:
@@ -74,7 +76,7 @@ def _search_texts(session: ShopSession) -> list[str]:
     first_bullet = next(iter(product.bullets), "")
     return [
         goal.name or goal.query,
-        " ".join((goal.name, product.description, first_bullet))[:4_000],
+        " ".join((goal.name, product.description, first_bullet)),
         goal.instruction,
         f"{goal.query} {' '.join(goal.attributes)}",
     ]

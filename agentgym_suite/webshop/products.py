@@ -17,6 +17,8 @@ from typing import Any, TypeGuard
 from agentgym_suite.spaces import without_surrogates
 
 LONGEST_ASIN = 10
+# Of a group and its value: an action must be able to say both.
+LONGEST_OPTION = 16_000
 PRICE_WHEN_ABSENT = 100.0
 ATTRIBUTE_WHEN_ABSENT = "DUMMY_ATTR"
 
@@ -231,6 +233,9 @@ def _options(groups: object, repairs: list[str]) -> tuple[Options, tuple[tuple[s
                 repairs.append("option value is not text")
                 continue
             value = raw.strip().replace("/", " | ").lower()
+            if len(group) + len(value) > LONGEST_OPTION:
+                repairs.append("option value too long for an action")
+                continue
             values.append(value)
             images[value] = entry.get("image")
         options[group.lower()] = tuple(values)

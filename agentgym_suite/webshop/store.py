@@ -21,8 +21,9 @@ from urllib.parse import quote
 import numpy as np
 import numpy.typing as npt
 
-from agentgym_suite.data import Manifest, read_manifest
+from agentgym_suite.data import MANIFEST_NAME, Manifest, read_manifest
 from agentgym_suite.errors import DataDamaged
+from agentgym_suite.files import explain_damage
 from agentgym_suite.webshop.goal_arrays import GOALS_FOLDER
 from agentgym_suite.webshop.product_rows import decode_row
 from agentgym_suite.webshop.products import FindProduct, Product
@@ -33,6 +34,8 @@ STORE_VERSION = 1
 INDEX_FOLDER = "index"
 
 _CACHED_PRODUCTS = 4_096
+_COUNTS = {"products", "human_goals", "synthetic_goals"}
+_NOTES = {"catalogue", "goals", "noun_source"}
 _MEND = "`agentgym-suite data import webshop --items … --attributes … --human … --out DIR`"
 
 
@@ -42,9 +45,16 @@ def read_store_manifest(folder: Path) -> Manifest:
     Raises:
         DataMissing: no store is there.
         DataVersion: the store has another format version.
-        DataDamaged: the manifest cannot be read, or a file is absent or has another size.
+        DataDamaged: the manifest is not that of a store, or a file is absent or has another size.
     """
-    return read_manifest(folder, kind=STORE_KIND, version=STORE_VERSION, mend=_MEND)
+    manifest = read_manifest(folder, kind=STORE_KIND, version=STORE_VERSION, mend=_MEND)
+    counts, notes = _COUNTS - manifest.counts.keys(), _NOTES - manifest.notes.keys()
+    if counts or notes:
+        raise DataDamaged(
+            f"{folder / MANIFEST_NAME} lacks {', '.join(sorted(counts | notes))}; remove {folder} "
+            "and import it again"
+        )
+    return manifest
 
 
 class Store:
@@ -62,19 +72,21 @@ class Store:
     Raises:
         DataMissing: no store is there.
         DataVersion: the store has another format version.
-        DataDamaged: a file is absent or has another size than its manifest says.
+        DataDamaged: a file is absent, has another size than its manifest says, or cannot be read;
+            changed bytes show when they are used.
     """
 
     def __init__(self, folder: Path, manifest: Manifest | None = None) -> None:
         self.folder = folder
         self.manifest = manifest or read_store_manifest(folder)
-        self._rows = _Rows(folder / DATABASE_NAME)
-        rows = self._rows
+        with explain_damage(folder):
+            self._rows = rows = _Rows(folder / DATABASE_NAME)
         positions, prices = self._array("range_positions"), self._array("range_prices")
 
         def read_product(asin: str) -> Product | None:
-            found = rows.one("SELECT position, row FROM products WHERE asin = ?", asin)
-            return None if found is None else _product(found[0], found[1], positions, prices)
+            with explain_damage(folder):
+                found = rows.one("SELECT position, row FROM products WHERE asin = ?", asin)
+                return None if found is None else _product(found[0], found[1], positions, prices)
 
         # The cache holds no reference to the store, so that the store goes with its last user.
         self.product: FindProduct = lru_cache(maxsize=_CACHED_PRODUCTS)(read_product)
@@ -85,38 +97,43 @@ class Store:
 
     def products(self) -> Iterator[Product]:
         """Every product in file order, past the cache."""
-        for first in range(0, len(self), 1_000):
-            for position, row in self._rows.all(
-                "SELECT position, row FROM products WHERE position >= ? AND position < ?",
-                first,
-                first + 1_000,
-            ):
-                yield _product(position, row, self._positions, self._prices)
+        with explain_damage(self.folder):
+            for first in range(0, len(self), 1_000):
+                for position, row in self._rows.all(
+                    "SELECT position, row FROM products WHERE position >= ? AND position < ?",
+                    first,
+                    first + 1_000,
+                ):
+                    yield _product(position, row, self._positions, self._prices)
 
     def synthetic_source(self, slot: int) -> tuple[str, str, tuple[str, ...]]:
         """ASIN, instruction and attributes of a synthetic source."""
-        asin, instruction, attributes = self._rows.must(
-            "SELECT asin, instruction, attributes FROM synthetic WHERE slot = ?", slot
-        )
-        return asin, instruction, tuple(json.loads(attributes))
+        with explain_damage(self.folder):
+            asin, instruction, attributes = self._rows.must(
+                "SELECT asin, instruction, attributes FROM synthetic WHERE slot = ?", slot
+            )
+            return asin, instruction, tuple(json.loads(attributes))
 
     def human_source(self, slot: int) -> tuple[str, str, tuple[str, ...], tuple[str, ...]]:
         """ASIN, instruction, attributes and option values of a human source."""
-        asin, instruction, attributes, options = self._rows.must(
-            "SELECT asin, instruction, attributes, options FROM human WHERE slot = ?", slot
-        )
-        return asin, instruction, tuple(json.loads(attributes)), tuple(json.loads(options))
+        with explain_damage(self.folder):
+            asin, instruction, attributes, options = self._rows.must(
+                "SELECT asin, instruction, attributes, options FROM human WHERE slot = ?", slot
+            )
+            return asin, instruction, tuple(json.loads(attributes)), tuple(json.loads(options))
 
     @property
     def price_source(self) -> str:
         """Where hidden prices and bounds come from, as it stands in provenance."""
         goals: Any = self.manifest.notes["goals"]
-        return str(goals["price_source"])
+        with explain_damage(self.folder):
+            return str(goals["price_source"])
 
     def goal_notes(self, kind: str) -> tuple[str, bool]:
         """The digest of a kind's goals, and whether they are the official human set."""
         goals: Any = self.manifest.notes["goals"]
-        return str(goals[kind]["digest"]), bool(goals[kind]["full"])
+        with explain_damage(self.folder):
+            return str(goals[kind]["digest"]), bool(goals[kind]["full"])
 
     def goal_array(self, kind: str, name: str) -> npt.NDArray[Any]:
         """A memory-mapped array of ``goal_arrays``, such as ``("human", "order")``."""
@@ -124,7 +141,8 @@ class Store:
 
     def _array(self, name: str) -> npt.NDArray[Any]:
         path = self.folder / GOALS_FOLDER / f"{name}.npy"
-        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+        with explain_damage(self.folder):
+            return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
 
 
 def _product(
@@ -140,7 +158,7 @@ class _Rows:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._uri = f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1"
+        self._uri = f"file:{quote(os.fsencode(path.absolute()))}?mode=ro&immutable=1"
         self._process = -1
         self._open()
 
@@ -174,4 +192,5 @@ class _Rows:
         self._lock = threading.Lock()
         self._database = sqlite3.connect(self._uri, uri=True, check_same_thread=False)
         self._process = os.getpid()
-        weakref.finalize(self, self._database.close)
+        # Not at exit: closing under the query of an abandoned thread would crash the process.
+        weakref.finalize(self, self._database.close).atexit = False

@@ -11,10 +11,13 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from agentgym_suite.data import Contents, Json, Manifest, Progress, publish
+from agentgym_suite.errors import DataDamaged
 from agentgym_suite.indexes.bm25_build import build as build_bm25
 from agentgym_suite.webshop.goal_arrays import write_goal_arrays
+from agentgym_suite.webshop.goal_sources import NO_OBJECT
 from agentgym_suite.webshop.nouns import NounExtractor, RuleNouns, SpacyNouns
 from agentgym_suite.webshop.official_files import OfficialFiles
 from agentgym_suite.webshop.product_rows import decode_row
@@ -103,7 +106,8 @@ def build_store(
 
     Raises:
         DataMissing: a file is not there.
-        DataDamaged: a file is damaged, or a record is bad and data are taken strictly.
+        DataDamaged: a file is damaged or gives nothing, or a record is bad and data are taken
+            strictly.
         DataError: something else is in that place already.
         DiskFull: no space was left; what was finished is kept.
     """
@@ -118,6 +122,7 @@ def build_store(
             strict=options.strict_data,
             progress=progress,
         )
+        _refuse_no_products(plan.official, summary)
         database = sqlite3.connect(partial / DATABASE_NAME)
         try:
             goals = write_goal_arrays(
@@ -127,6 +132,7 @@ def build_store(
                 legacy_price_seed=options.legacy_price_seed,
                 progress=progress,
             )
+            _refuse_no_goals(plan, summary, goals)
             build_bm25(
                 partial / INDEX_FOLDER,
                 _documents(database),
@@ -157,6 +163,32 @@ def build_store(
         progress=progress,
         on_wait=on_wait,
     )
+
+
+def _refuse_no_products(official: OfficialFiles, summary: Mapping[str, Any]) -> None:
+    if not summary["products"]:
+        reasons = ", ".join(summary["report"]["skipped"]) or "its list is empty"
+        raise DataDamaged(
+            f"{official.items} gives no product ({reasons}); give the products file of a catalogue"
+        )
+
+
+def _refuse_no_goals(plan: StorePlan, summary: Mapping[str, Any], goals: Mapping[str, Any]) -> None:
+    """Refuse a file that gives no goal, unless the first few products may simply have none."""
+    official, reasons = plan.official, summary["report"]["goals_skipped"]
+    no_human, no_synthetic = (not goals[kind]["count"] for kind in ("human", "synthetic"))
+    every_product = plan.options.limits.first is None
+    for name, path, useless in (
+        ("human", official.human, no_human and (no_synthetic or every_product)),
+        # An attributes file may well have no instructions, beside a human file.
+        ("attributes", official.attributes, no_synthetic and (no_human or NO_OBJECT in reasons)),
+    ):
+        if path is not None and useless:
+            why = ", ".join(reasons) or "it names none of the products"
+            raise DataDamaged(
+                f"{path} gives no goal as the {name} file ({why}); check that --attributes and "
+                "--human are not exchanged, or leave that file out"
+            )
 
 
 def _documents(database: sqlite3.Connection) -> Iterator[tuple[str, str]]:

@@ -7,6 +7,7 @@ digest of all that went in.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
@@ -75,13 +76,15 @@ def choose_store(
 
     Raises:
         DataMissing: there is no such data set, folder or file.
-        UsageError: a number is none, or below 1.
+        UsageError: an argument is of another type, or a number below 1.
     """
     check_count("num_products", num_products, 1, optional=True)
     if legacy_price_seed is not None and not isinstance(legacy_price_seed, Integral):
         raise UsageError(f"legacy_price_seed is {legacy_price_seed!r}; give an integer, or None")
-    noun_file = None if nouns is None else Path(nouns).expanduser().absolute()
-    if noun_file is not None and not noun_file.is_file():
+    if nouns is not None and not isinstance(nouns, str | os.PathLike):
+        raise UsageError(f"nouns is {nouns!r}; give the path of a file, or None")
+    noun_file = None if nouns is None else Path(os.path.expanduser(nouns)).absolute()
+    if noun_file is not None and not os.path.isfile(noun_file):
         raise DataMissing(f"there is no file {noun_file} for the nouns; check the path")
     folder = None if data is None else find_data(data, "webshop")
     return StoreChoice(folder, num_products, legacy_price_seed, noun_file)

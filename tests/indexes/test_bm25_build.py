@@ -9,12 +9,14 @@ import lzma
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from agentgym_suite.data import verify_folder
 from agentgym_suite.errors import DataDamaged, DataError, DiskFull, RetrievalError, UsageError
+from agentgym_suite.files import write_array
 from agentgym_suite.indexes import bm25_build, bm25_collect, bm25_files, bm25_invert
 from agentgym_suite.indexes.analyzer import Analyzer
 from agentgym_suite.indexes.bm25 import BM25Index
@@ -108,6 +110,58 @@ def test_a_full_disk_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(DiskFull, match="no space left"):
         build(tmp_path / "index", texts(60), inputs={})
     assert not (tmp_path / "index").exists()
+
+
+@pytest.mark.parametrize("name", [bm25_files.IDS, bm25_files.PAIR_TABLE, bm25_files.LENGTHS])
+def test_a_disk_that_is_full_for_an_array(tmp_path: Path, name: str) -> None:
+    def failing() -> Iterator[tuple[str, str]]:
+        raise RuntimeError("the source broke")
+        yield
+
+    with pytest.raises(RuntimeError, match="the source broke"):
+        build(tmp_path / "index", failing(), inputs={})
+    (tmp_path / "index.partial" / name).symlink_to("/dev/full")
+    with pytest.raises(DiskFull, match="no space left"):
+        build(tmp_path / "index", texts(60), inputs={})
+    assert not (tmp_path / "index").exists()
+
+
+def test_arrays_are_written_as_numpy_writes_them(tmp_path: Path) -> None:
+    for array in (
+        np.arange(6, dtype=np.int32).reshape(3, 2),
+        np.asfortranarray(np.arange(6).reshape(3, 2)).T,
+        np.zeros(0, np.uint8),
+        np.linspace(0, 1, 9_999),
+    ):
+        write_array(tmp_path / "own.npy", array)
+        np.save(tmp_path / "numpy.npy", array)
+        assert (tmp_path / "own.npy").read_bytes() == (tmp_path / "numpy.npy").read_bytes()
+
+
+def test_more_workers_than_batches_or_processors_are_not_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[int] = []
+    start = bm25_invert._start
+
+    def counting(lines: list[Any], processes: list[Any]) -> None:
+        started.append(len(lines))
+        start(lines, processes)
+
+    monkeypatch.setattr(bm25_invert, "_start", counting)
+    monkeypatch.setattr(bm25_invert.os, "cpu_count", lambda: 2)
+    few = build(tmp_path / "few", texts(10), inputs={}, workers=300)
+    assert started == [0]
+    build(tmp_path / "many", texts(100), inputs={}, workers=300)
+    assert started == [0, 0, 1]
+    assert few.digest == build(tmp_path / "one", texts(10), inputs={}).digest
+
+
+def test_an_id_that_no_file_can_hold_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"lone surrogate \('D1\\udc80'\)"):
+        build(tmp_path / "index", [("D1\udc80", "a b")], inputs={})
+    build(tmp_path / "index", [("D1", "a \udc80 shirt\udc80s")], inputs={})
+    assert BM25Index.open(tmp_path / "index").search("shirt").ids == ("D1",)
 
 
 def test_an_id_twice_is_refused(tmp_path: Path) -> None:

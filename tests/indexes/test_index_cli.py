@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from agentgym_suite.data import load_manifest
 from agentgym_suite.errors import AgentGymSuiteError, DataDamaged, DataError, DataMissing
 from agentgym_suite.indexes import cli
 
@@ -90,6 +91,21 @@ def test_a_bad_line_is_named(tmp_path: Path, line: str) -> None:
     with pytest.raises(DataDamaged, match=r"documents\.jsonl line \d is not a document"):
         run("build", "bm25", "--documents", path, "--out", tmp_path / "index")
     assert not (tmp_path / "index").exists()
+
+
+def test_a_line_nested_too_deeply_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "documents.jsonl"
+    path.write_text("[" * 99_999)
+    with pytest.raises(DataDamaged, match=r"documents\.jsonl line 1 is not a document"):
+        run("build", "bm25", "--documents", path, "--out", tmp_path / "index")
+
+
+def test_a_byte_order_mark_is_no_damage(documents: Path, index: Path, tmp_path: Path) -> None:
+    marked = tmp_path / "marked.jsonl"
+    marked.write_bytes(b"\xef\xbb\xbf" + documents.read_bytes())
+    assert run("build", "bm25", "--documents", marked, "--out", tmp_path / "other") == 0
+    one, other = (load_manifest(folder) for folder in (index, tmp_path / "other"))
+    assert one.digest == other.digest
 
 
 def test_a_truncated_archive_is_named(tmp_path: Path) -> None:

@@ -224,7 +224,7 @@ def test_special_keywords_are_ordinary_words_unless_asked_for(tmp_path: Path) ->
         record(f"B{n:09d}", name="c shirt", category=("fashion", "beauty")[n % 2], query=f"q {n}")
         for n in range(60)
     ]
-    attributes = {"B000000005": entry("machine wash")}
+    attributes = {"B000000005": entry("machine wash", instruction="find it")}
     folder = write_folder(tmp_path / "sixty", records, attributes)
     plain = open_catalogue(folder)
     special = open_catalogue(folder, special_queries=True)

@@ -57,19 +57,26 @@ def test_a_noun_file_is_read_line_by_line(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ['{"asin": "B2"', "[]", '{"asin": 7, "nouns": []}', '{"asin": "B2", "nouns": "a"}', "\xff"],
+    [
+        '{"asin": "B2"',
+        "[]",
+        '{"asin": 7, "nouns": []}',
+        '{"asin": "B2", "nouns": "a"}',
+        "\xff",
+        pytest.param("[" * 99_999, id="deep"),
+    ],
 )
 def test_a_damaged_noun_file_names_the_line(tmp_path: Path, line: str) -> None:
     path = tmp_path / "nouns.jsonl"
     path.write_bytes(b'{"asin": "B1", "nouns": []}\n' + line.encode("latin-1"))
-    with pytest.raises(DataDamaged, match=r"nouns\.jsonl is damaged at line 2"):
+    with pytest.raises(DataDamaged, match=r"nouns\.jsonl line 2 is not the nouns"):
         list(read_noun_file(path))
 
 
 def test_a_cut_off_packed_noun_file_is_damaged(tmp_path: Path) -> None:
     path = tmp_path / "nouns.jsonl.xz"
     path.write_bytes(lzma.compress(b'{"asin": "B1", "nouns": []}\n' * 9)[:-20])
-    with pytest.raises(DataDamaged, match="is damaged"):
+    with pytest.raises(DataDamaged, match="is not the nouns"):
         list(read_noun_file(path))
 
 
@@ -103,5 +110,5 @@ def test_a_damaged_packed_file_is_damage(tmp_path: Path, damage: str) -> None:
         packed[15] ^= 0xFF
     path = tmp_path / "nouns.jsonl.gz"
     path.write_bytes({"cut": packed[:-9], "flipped": packed, "foreign": b"{}"}[damage])
-    with pytest.raises(DataDamaged, match="is damaged at line"):
+    with pytest.raises(DataDamaged, match=r"line [1-9]\d* is not the nouns"):
         list(read_noun_file(path))

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from agentgym_suite.data import Manifest, read_manifest
-from agentgym_suite.errors import DataDamaged, DataMissing, DataVersion
+from agentgym_suite.errors import DataDamaged, DataMissing, DataVersion, DiskFull
 from agentgym_suite.indexes.analyzer import Analyzer
 from agentgym_suite.indexes.bm25 import BM25Index
 from agentgym_suite.indexes.hits import reported_scores
@@ -165,10 +165,10 @@ def test_a_record_with_endless_option_combinations_makes_no_goals(tmp_path: Path
     groups = {f"group {n}": values for n in range(6)}
     folder = write_folder(
         tmp_path / "raw",
-        [record("B1", customization_options=groups)],
-        {"B1": entry("a", instruction="find it")},
+        [record("B1", customization_options=groups), record("B2", customization_options={})],
+        {asin: entry("a", instruction="find it") for asin in ("B1", "B2")},
     )
-    assert build(folder, tmp_path / "store").counts["synthetic_goals"] == 0
+    assert build(folder, tmp_path / "store").counts["synthetic_goals"] == 1
 
 
 def test_a_product_range_price_is_hidden_in_the_range(tmp_path: Path) -> None:
@@ -227,6 +227,25 @@ def test_a_killed_build_goes_on_where_it_was(tmp_path: Path, phase: str) -> None
     assert ("products (bytes read)" in phases) is (phase == "products (bytes read)")
     names = {path.name for path in (tmp_path / "store").iterdir()}
     assert names == {"shop.sqlite", "goals", "index", "manifest.json"}
+
+
+@pytest.mark.parametrize("name", ["human_bounds", "synthetic_order", "range_prices"])
+def test_a_disk_that_is_full_for_an_array_of_goals(tmp_path: Path, name: str) -> None:
+    folder = write_folder(tmp_path / "raw", *shirts(5))
+
+    def fill(phase: str, done: int, total: int | None) -> None:
+        if phase == "products (bytes read)":
+            (tmp_path / "store.partial" / "goals").mkdir()
+            (tmp_path / "store.partial" / "goals" / f"{name}.npy").symlink_to("/dev/full")
+
+    official = find_official_files(folder)
+    with pytest.raises(DiskFull, match="no space left"):
+        build_store(
+            tmp_path / "store",
+            plan_store(official, BuildOptions(), official.digests()),
+            progress=fill,
+        )
+    assert not (tmp_path / "store").exists()
 
 
 BUILD = """
