@@ -14,6 +14,7 @@ sentence: what, the value, what to do.
      |   +- DataMissing                  a file or store is not there
      |   +- DataDamaged                  contents differ from their manifest or format
      |   +- DataVersion                  written by another version of the suite
+     |   +- UnsupportedConstruct         a game file uses what the engine does not interpret
      |   +- DiskFull                     no space left while writing
      |   +- DownloadError                an address did not deliver the file
      +- EnvError                         a broken environment, with the task id
@@ -81,6 +82,10 @@ class DataDamaged(DataError):
 
 class DataVersion(DataError):
     """Written by another version of the suite."""
+
+
+class UnsupportedConstruct(DataError):
+    """A game file uses what the engine does not interpret; names game, construct and position."""
 
 
 class DiskFull(DataError):

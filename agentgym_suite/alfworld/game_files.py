@@ -1,0 +1,107 @@
+"""One game file as text: what the engine needs of a ``game.tw-pddl``, before anything is parsed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentgym_suite.errors import DataDamaged, DataMissing
+
+
+@dataclass(frozen=True, slots=True)
+class GameFile:
+    """The texts of one game.
+
+    Attributes:
+        game_id: ``<split>/<task dir>/<trial>``, or a name of its own.
+        domain: the PDDL domain.
+        grammar: the TWL2 grammar, goal sentence included.
+        problem: the PDDL problem.
+        solvable: what the file says; None if it says nothing.
+        walkthrough: the commands stored with the game; None if there are none.
+        path: where the file lies; "" for a game that was never a file.
+    """
+
+    game_id: str
+    domain: str
+    grammar: str
+    problem: str
+    solvable: bool | None
+    walkthrough: tuple[str, ...] | None
+    path: str
+
+
+def read_game(path: Path | str, game_id: str) -> GameFile:
+    """Read a ``game.tw-pddl``.
+
+    Raises:
+        DataMissing: there is no such file.
+        DataDamaged: it is no game file.
+    """
+    return parse_game(read_bytes(path, game_id), str(path), game_id)
+
+
+def read_bytes(path: Path | str, game_id: str) -> bytes:
+    """The contents of a game file.
+
+    Raises:
+        DataMissing: there is no such file.
+        DataDamaged: it cannot be read.
+    """
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return file.read()
+    except FileNotFoundError as error:
+        raise DataMissing(
+            f"game {game_id} is not at {path} any more: put the file back or import the data again"
+        ) from error
+    except OSError as error:
+        raise DataDamaged(
+            f"game {game_id} cannot be read from {path} ({error.strerror}): mend its permissions"
+        ) from error
+
+
+def parse_game(raw: bytes, path: str, game_id: str) -> GameFile:
+    """The game in the bytes of a ``game.tw-pddl``; keys that are not known are ignored.
+
+    Args:
+        raw: one JSON object.
+        path: where it lies, for sentences.
+        game_id: the id of the game.
+
+    Raises:
+        DataDamaged: the JSON is truncated, foreign, or a text of the game is missing.
+    """
+    try:
+        value = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise DataDamaged(
+            f"{path} is not JSON ({error}): the file is truncated or foreign, import the data again"
+        ) from error
+    texts = ("pddl_domain", "grammar", "pddl_problem")
+    missing = [
+        key for key in texts if not isinstance(value, dict) or not isinstance(value.get(key), str)
+    ]
+    if missing:
+        raise DataDamaged(
+            f"{path} is not a game: it has no text {', '.join(missing)}; give a game.tw-pddl"
+        )
+    solvable, walkthrough = value.get("solvable"), value.get("walkthrough")
+    if solvable is not None and not isinstance(solvable, bool):
+        raise DataDamaged(f"{path} has solvable = {solvable!r}: it must be true, false or null")
+    if walkthrough is not None and not _is_commands(walkthrough):
+        raise DataDamaged(f"{path} has a walkthrough that is no list of commands: mend the file")
+    return GameFile(
+        game_id=game_id,
+        domain=value["pddl_domain"],
+        grammar=value["grammar"],
+        problem=value["pddl_problem"],
+        solvable=solvable,
+        walkthrough=None if walkthrough is None else tuple(walkthrough),
+        path=path,
+    )
+
+
+def _is_commands(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(command, str) for command in value)

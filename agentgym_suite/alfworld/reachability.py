@@ -1,0 +1,104 @@
+"""Which atoms could ever become true, when actions only ever add.
+
+Needed only by games whose texts ask for explicit negative facts of a kind that an action deletes
+without requiring them: the original gives such a delete no effect if its atom can never be true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from agentgym_suite.alfworld.facts import Access, Atom, Row
+from agentgym_suite.alfworld.plans import AllOf, Check, Formula, Members, Plan, Same, Scan
+
+if TYPE_CHECKING:
+    from agentgym_suite.alfworld.game import CompiledGame
+
+
+def relaxed_reach(game: CompiledGame) -> frozenset[Atom]:
+    """Every atom that is true at the start or that actions add when nothing is deleted."""
+    return _Reach(game).fixpoint()
+
+
+class _Reach:
+    def __init__(self, game: CompiledGame) -> None:
+        self.game = game
+        self.atoms: set[Atom] = set(game.start_atoms())
+        self.indexes: dict[Access, dict[Row, list[Row]]] = {}
+
+    def fixpoint(self) -> frozenset[Atom]:
+        schemas = self.game.domain.schemas
+        number = self.game.entities.number
+        predicates = self.game.domain.predicates.number
+        while True:
+            self.indexes.clear()
+            before = len(self.atoms)
+            fresh: set[Atom] = set()
+            for plan in self.game.plans:
+                schema = schemas[plan.owner]
+                names = [name for name, _ in schema.action.parameters]
+                for binding in self.answers(plan, 0, self.game.unbound(plan)):
+                    values = dict(zip(names, [binding[s] for s in plan.arguments], strict=True))
+                    for effect in schema.action.effects:
+                        literal = effect.literal
+                        if literal.positive:
+                            terms = [
+                                values[t] if t in values else number.get(t, -1)
+                                for t in literal.terms
+                            ]
+                            fresh.add((predicates[literal.predicate], *terms))
+            self.atoms |= fresh
+            if len(self.atoms) == before:
+                return frozenset(self.atoms)
+
+    def answers(self, plan: Plan, step: int, binding: list[int]) -> Iterator[list[int]]:
+        """Complete bindings, negative conditions on changing facts taken as met."""
+        steps = plan.steps
+        while step < len(steps):
+            todo = steps[step]
+            step += 1
+            if isinstance(todo, Scan | Members):
+                for below in self.extended(todo, binding):
+                    yield from self.answers(plan, step, below)
+                return
+            if not self.possible(todo, binding):
+                return
+        yield binding
+
+    def extended(self, todo: Scan | Members, binding: list[int]) -> Iterator[list[int]]:
+        types = self.game.types
+        if isinstance(todo, Members):
+            for entity in self.game.members(todo.type):
+                below = binding.copy()
+                below[todo.slot] = entity
+                yield below
+            return
+        for row in self.rows(todo.access, [binding[slot] for slot in todo.given]):
+            below = binding.copy()
+            for position, slot, allowed in todo.binds:
+                if allowed is not None and types[row[position]] not in allowed:
+                    break
+                below[slot] = row[position]
+            else:
+                if all(row[position] == below[slot] for position, slot in todo.repeats):
+                    yield below
+
+    def rows(self, access: Access, key: Sequence[int]) -> Sequence[Row]:
+        index = self.indexes.get(access)
+        if index is None:
+            index = self.indexes[access] = {}
+            for atom in self.atoms:
+                if atom[0] == access.predicate:
+                    index.setdefault(access.key(atom[1:]), []).append(atom[1:])
+        return index.get(tuple(key), ())
+
+    def possible(self, formula: Formula, binding: list[int]) -> bool:
+        if isinstance(formula, Same):
+            return (binding[formula.left] == binding[formula.right]) is formula.positive
+        if isinstance(formula, Check):
+            known = (formula.predicate, *[binding[slot] for slot in formula.slots]) in self.atoms
+            return known if formula.positive else not (known and formula.static)
+        if isinstance(formula, AllOf):
+            return all(self.possible(part, binding) for part in formula.parts)
+        return any(self.possible(part, binding) for part in formula.parts)

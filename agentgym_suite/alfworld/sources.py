@@ -1,0 +1,44 @@
+"""Where a text of a game comes from, so that every complaint about it can say so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agentgym_suite.errors import DataDamaged, UnsupportedConstruct
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One text of one game: what an error message names first.
+
+    Attributes:
+        game: the game's id, or the path of its file.
+        part: which text of it: "domain", "problem", "grammar".
+    """
+
+    game: str
+    part: str
+
+    def damaged(self, what: str, position: str = "") -> DataDamaged:
+        """The error for text that breaks its own format."""
+        return DataDamaged(
+            f"game {self.game}: {what}{self._at(position)} in the {self.part}; "
+            "get the game file again or repair it"
+        )
+
+    def unsupported(self, construct: str, position: str = "") -> UnsupportedConstruct:
+        """The error for a construct outside the subset that the engine interprets."""
+        return UnsupportedConstruct(
+            f"game {self.game}: {construct}{self._at(position)} in the {self.part} is not "
+            'interpreted by the native engine; backend="textworld" may play the game'
+        )
+
+    @staticmethod
+    def _at(position: str) -> str:
+        return f" at {position}" if position else ""
+
+
+def line_and_column(text: str, offset: int) -> str:
+    """``line L, column C`` of an offset, both counted from 1."""
+    line = text.count("\n", 0, offset) + 1
+    return f"line {line}, column {offset - text.rfind(chr(10), 0, offset)}"
