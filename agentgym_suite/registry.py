@@ -41,6 +41,13 @@ ENVIRONMENTS = (
         "webshop",
         "Buy the product that a customer describes, in a shop with search and options",
     ),
+    Environment(
+        "ALFWorld-v0",
+        "agentgym_suite.alfworld:make",
+        50,
+        "alfworld",
+        "Do a chore in a household: find, clean, heat, cool, look at and put away objects",
+    ),
 )
 TELL_HORIZON = WrapperSpec("TellHorizon", "agentgym_suite.horizon:TellHorizon", {})
 ENV_IDS = tuple(environment.id for environment in ENVIRONMENTS)

@@ -1,0 +1,185 @@
+"""How ALFWorld keeps its games on a disk: splits, families, and what a folder's name says.
+
+``<root>/json_2.1.1/<split>/<type>-<Object>-<Movable|None>-<Receptacle|Toggle>-<scene>/<trial>/``
+holds ``game.tw-pddl`` and, for people, ``traj_data.json``. The folder keeps the name json_2.1.1 in
+every version of the data (alfworld 0.3 to 0.5).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from operator import attrgetter
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+from agentgym_suite.errors import UsageError
+
+LAYOUT_FOLDER = "json_2.1.1"
+GAME_NAME = "game.tw-pddl"
+GAME_SUFFIX = ".tw-pddl"
+TRAJECTORY_NAME = "traj_data.json"
+#: words in a game's own relative path that keep it out, as in the original
+EXCLUDING_WORDS = ("movable", "Sliced")
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One of the six kinds of task: the original's number and long name, and a short label."""
+
+    number: int
+    name: str
+    label: str
+
+
+FAMILIES = (
+    Family(1, "pick_and_place_simple", "Pick"),
+    Family(2, "look_at_obj_in_light", "Look"),
+    Family(3, "pick_clean_then_place_in_recep", "Clean"),
+    Family(4, "pick_heat_then_place_in_recep", "Heat"),
+    Family(5, "pick_cool_then_place_in_recep", "Cool"),
+    Family(6, "pick_two_obj_and_place", "Pick2"),
+)
+FAMILY_NAMES = tuple(family.name for family in FAMILIES)
+
+#: split -> games of each family, in the order of ``FAMILIES`` (counted over all 4,027 games)
+OFFICIAL_COUNTS: Mapping[str, tuple[int, ...]] = MappingProxyType(
+    {
+        "train": (790, 308, 650, 459, 533, 813),
+        "valid_seen": (35, 13, 27, 16, 25, 24),
+        "valid_unseen": (24, 18, 31, 23, 21, 17),
+        "valid_train": (46, 19, 37, 25, 28, 45),
+    }
+)
+#: the names that alfworld's own interface gives to the splits on the disk
+SPLIT_ALIASES: Mapping[str, str] = MappingProxyType(
+    {"eval_in_distribution": "valid_seen", "eval_out_of_distribution": "valid_unseen"}
+)
+
+_DEEPEST = 8
+_TASK_FOLDER = re.compile(r"([a-z_0-9]+)-([^-/]+)-([^-/]+)-([^-/]+)-(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskName:
+    """What the name of a task's folder says; ``receptacle`` is the lamp in the Look family."""
+
+    task_type: str
+    object: str
+    receptacle: str
+    scene: str
+
+
+NO_TASK_NAME = TaskName("", "", "", "")
+
+
+class FoundGame(NamedTuple):
+    """A game file as a listing sees it: its id, path below the root, size and time."""
+
+    id: str
+    path: str
+    size: int
+    mtime_ns: int
+
+
+def find_family(key: object) -> Family:
+    """The family named by its number, long name or label.
+
+    Raises:
+        UsageError: naming the families there are.
+    """
+    for family in FAMILIES:
+        named = isinstance(key, str) and key.lower() in (family.name, family.label.lower())
+        if named or (not isinstance(key, bool) and str(key) == str(family.number)):
+            return family
+    known = ", ".join(f"{family.number} {family.label} {family.name}" for family in FAMILIES)
+    raise UsageError(f"task type {key!r} does not exist: choose among {known}")
+
+
+def find_families(keys: Iterable[object] | str | int | None) -> tuple[str, ...]:
+    """The long names of the families named, in the order of the table; None means all.
+
+    Raises:
+        UsageError: one is unknown, or none is given.
+    """
+    if keys is None:
+        return FAMILY_NAMES
+    chosen = {find_family(key).name for key in ([keys] if isinstance(keys, str | int) else keys)}
+    if not chosen:
+        raise UsageError("task_types is empty: name at least one family, or give None for all")
+    return tuple(name for name in FAMILY_NAMES if name in chosen)
+
+
+def parse_task_folder(name: str) -> TaskName:
+    """What a task folder's name says; empty fields when it is not of the official form."""
+    match = _TASK_FOLDER.fullmatch(name)
+    return TaskName(match[1], match[2], match[4], match[5]) if match else NO_TASK_NAME
+
+
+def parse_game_id(game_id: str) -> TaskName:
+    """What the id ``<split>/<task folder>/<trial>`` of a game says about its task."""
+    parts = game_id.split("/")
+    return parse_task_folder(parts[-2]) if len(parts) > 1 else NO_TASK_NAME
+
+
+def excluding_word(game_id: str) -> str:
+    """The word that keeps a game out of the index, "" for a game that counts."""
+    for word in EXCLUDING_WORDS:
+        if word in game_id:
+            return word
+    return ""
+
+
+def list_games(root: Path) -> list[FoundGame]:
+    """Every game file below a folder, sorted by id; no file is opened.
+
+    Games whose own relative path holds one of ``EXCLUDING_WORDS`` are left out; the path of
+    the root does not matter (in the original, it does). Below a folder that itself lies in
+    ``json_2.1.1``, such as one split, ids are the same as in the whole tree.
+    """
+    found = []
+    parts = root.absolute().parts
+    above = ""
+    if LAYOUT_FOLDER in parts[:-1]:
+        above = "/".join(parts[len(parts) - parts[::-1].index(LAYOUT_FOLDER) :]) + "/"
+    folders = [("", str(root))]
+    while folders:
+        below, folder = folders.pop()
+        # bounded, so that a link back to a folder above ends
+        shallow = below.count("/") < _DEEPEST
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name == GAME_NAME:
+                    status = entry.stat()
+                    path = f"{below}{entry.name}"
+                    game_id = f"{above}{below}".removesuffix("/")
+                    found.append(FoundGame(game_id, path, status.st_size, status.st_mtime_ns))
+                elif shallow and entry.is_dir() and not excluding_word(entry.name):
+                    folders.append((f"{below}{entry.name}/", entry.path))
+    return sorted(found, key=attrgetter("id"))
+
+
+def official_differences(counts: Mapping[str, Mapping[str, int]]) -> tuple[str, ...]:
+    """Where counts by split and family differ from the published ones, one sentence each.
+
+    Args:
+        counts: split -> long family name -> games; splits that are absent are not compared.
+    """
+    differences = []
+    for split, published in OFFICIAL_COUNTS.items():
+        if split not in counts:
+            continue
+        games = sum(counts[split].values())
+        if games != sum(published):
+            differences.append(f"{split} has {games:,} games where {sum(published):,} are official")
+            continue
+        for family, expected in zip(FAMILIES, published, strict=True):
+            present = counts[split].get(family.name, 0)
+            if present != expected:
+                differences.append(
+                    f"{split} has {present:,} {family.label} games where {expected:,} are official"
+                )
+    return tuple(differences)
