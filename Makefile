@@ -10,7 +10,7 @@ PIP := -m pip install --quiet --disable-pip-version-check --constraint constrain
 SOURCES := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help leaderboard test check lint typecheck docs benchmark parity-lucene scale clean
+.PHONY: help leaderboard test check lint typecheck docs benchmark parity-lucene parity-alfworld walkthroughs benchmark-alfworld scale oracle-alfworld clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -47,6 +47,18 @@ scale: $(VENVS)/test/ready ## WebShop at 1.18 million products: build, start, me
 parity-lucene: $(VENVS)/lucene/ready ## the ranking against live Lucene, 200 queries at 1,000 and 100,000 products
 	@$(VENVS)/lucene/bin/python benchmarks/parity_lucene.py
 
+oracle-alfworld: $(VENVS)/test/ready ## ALFWorld: the oracle on all 3,827 official games, its steps beside the walkthroughs'
+	@$(VENVS)/test/bin/python benchmarks/oracle_alfworld.py --report benchmarks/oracle_alfworld.json
+
+parity-alfworld: $(VENVS)/test/ready $(VENVS)/textworld/ready ## the household against live TextWorld, 312 games
+	@$(VENVS)/test/bin/python benchmarks/parity_alfworld.py --games 312 --python $(VENVS)/textworld/bin/python
+
+walkthroughs: $(VENVS)/test/ready ## every stored walkthrough of the 4,027 official games
+	@ALFWORLD_ALL_GAMES=1 $(VENVS)/test/bin/python -m pytest tests/alfworld/test_official_walkthroughs.py
+
+benchmark-alfworld: $(VENVS)/test/ready $(VENVS)/textworld/ready ## the household and TextWorld side by side
+	@$(VENVS)/test/bin/python benchmarks/alfworld.py --python $(VENVS)/textworld/bin/python
+
 clean: ## remove the virtual environments and build leftovers
 	@rm -rf $(VENVS) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
@@ -74,4 +86,11 @@ $(VENVS)/lucene/ready: $(SOURCES)
 	$(call new_venv,$(VENVS)/lucene)
 	@$(VENVS)/lucene/bin/python $(PIP) torch
 	@$(VENVS)/lucene/bin/python $(PIP) -e '.[lucene]'
+	@touch $@
+
+# alfworld asks for torch, which its games do not need; TextWorld's planner compiles for minutes
+$(VENVS)/textworld/ready: $(SOURCES)
+	$(call new_venv,$(VENVS)/textworld)
+	@$(VENVS)/textworld/bin/python $(PIP) textworld==1.7.0 fast-downward-textworld==20.6.4 numpy
+	@$(VENVS)/textworld/bin/python $(PIP) --no-deps alfworld==0.4.2
 	@touch $@

@@ -21,18 +21,22 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import platformdirs
-
-from agentgym_suite.errors import DataDamaged, DataError, DataMissing, DataVersion, UsageError
+from agentgym_suite.data_home import (
+    MANIFEST_NAME,
+    data_folder,
+    data_home,
+    download_folder,
+    find_data,
+    named_data,
+)
+from agentgym_suite.errors import DataDamaged, DataError, DataMissing, DataVersion
 from agentgym_suite.files import (
-    DAMAGE,
     TEMPORARY_PREFIX,
     FileEntry,
     Json,
@@ -69,6 +73,7 @@ __all__ = [
     "free_bytes",
     "json_digest",
     "load_manifest",
+    "named_data",
     "publish",
     "read_manifest",
     "sha256_file",
@@ -77,62 +82,7 @@ __all__ = [
     "write_json_atomic",
 ]
 
-MANIFEST_NAME = "manifest.json"
 _INPUTS_NAME = "inputs.json"
-_DATA_SET_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
-
-
-def data_home() -> Path:
-    """The folder under which everything is kept; read from the environment at every call.
-
-    ``AGENTGYM_SUITE_HOME`` when set and not empty, else the user's data folder as
-    platformdirs gives it. The folder is not created here.
-    """
-    chosen = os.environ.get("AGENTGYM_SUITE_HOME")
-    if chosen:
-        return Path(os.path.expanduser(chosen)).absolute()
-    return platformdirs.user_data_path("agentgym-suite")
-
-
-def data_folder(environment: str, name: str) -> Path:
-    """Where the data set, store or world ``name`` of an environment's folder lives."""
-    return data_home() / environment / name
-
-
-def download_folder(name: str) -> Path:
-    """Where the files of the data set ``name`` lie as their publisher delivers them."""
-    return data_home() / "downloads" / name
-
-
-def find_data(data: Path | str, environment: str) -> Path:
-    """The folder that a user's ``data`` means: a data set of the data home, else a path.
-
-    A data set is named as ``agentgym-suite data list`` names it, ``NAME`` or ``ENVIRONMENT/NAME``;
-    it goes before a folder of that name in the current directory, which is written ``./NAME``.
-
-    Args:
-        data: the name or the path, absolute or from the current directory.
-        environment: the folder of the data home in which a bare name is looked up.
-
-    Raises:
-        DataMissing: there is neither such a data set nor such a folder.
-        UsageError: it is neither text nor a path.
-    """
-    if not isinstance(data, str | os.PathLike):
-        raise UsageError(f"data is {data!r}; give a name or a path as text, or None")
-    text = str(data)
-    if _DATA_SET_NAME.fullmatch(text):
-        for home in (data_home() / environment, data_home()):
-            if os.path.isfile(home / text / MANIFEST_NAME):
-                return home / text
-    folder = Path(os.path.expanduser(data)).absolute()
-    if text and os.path.isdir(folder):
-        return folder
-    raise DataMissing(
-        f"data is {text!r}, neither a folder nor a data set that is here; `agentgym-suite data "
-        "list` shows what there is, `agentgym-suite data download NAME` fetches it, "
-        "`agentgym-suite data path NAME` says where it lies"
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +188,14 @@ def load_manifest(folder: Path | str, missing: str | None = None) -> Manifest:
             },
             suite_version=str(raw["suite_version"]),
         )
-    except DAMAGE as error:
+    except (
+        ValueError,
+        TypeError,
+        AttributeError,
+        LookupError,
+        ArithmeticError,
+        RecursionError,
+    ) as error:
         raise DataDamaged(
             f"{path} is not a manifest of this suite ({error!r}); remove {folder} and make it again"
         ) from error

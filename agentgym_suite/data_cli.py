@@ -9,58 +9,17 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType, ModuleType
 
 from agentgym_suite import data
 from agentgym_suite.errors import DataDamaged, DataError, DataMissing, DataVersion, UsageError
 from agentgym_suite.files import partial_folder, remove_folder
+from agentgym_suite.importers import CHECKERS, IMPORTERS, Importer
 from agentgym_suite.registry import ENVIRONMENTS
 from agentgym_suite.sources import Source, find_source, load_sources
 
-
-@dataclass(frozen=True, slots=True)
-class Importer:
-    """Who turns the official files of a data set into what an environment plays.
-
-    Attributes:
-        module: offers ``add_import_arguments(parser)``, an ``--out`` among them,
-            ``run_import(args, progress, on_wait)``, which returns the one published folder,
-            and ``describe(path)``, lines on what was made; imported only when it is needed.
-        generates: whether it also offers ``add_generate_arguments(parser)`` and
-            ``run_generate(args, progress, on_wait) -> Path``.
-    """
-
-    module: str
-    generates: bool = False
-
-    def load(self) -> ModuleType:
-        """Import the module."""
-        return importlib.import_module(self.module)
-
-
 # What environments build for themselves at first use, and build again when it is gone.
 _BUILT_ALONE = re.compile(r"(embedded|cache|lucene)-")
-
-# The one place where a data set meets its importer: later environments add rows.
-IMPORTERS: Mapping[str, Importer] = MappingProxyType(
-    {
-        "webshop-small": Importer("agentgym_suite.webshop.importing"),
-        "webshop": Importer("agentgym_suite.webshop.importing", generates=True),
-    }
-)
-
-
-# The kind in a manifest -> who offers ``verify(path, progress)`` for it.
-CHECKERS: Mapping[str, str] = MappingProxyType(
-    {
-        "webshop-store": "agentgym_suite.webshop.importing",
-        "webshop-files": "agentgym_suite.webshop.importing",
-        "bm25-index": "agentgym_suite.indexes.cli",
-        "lucene-index": "agentgym_suite.indexes.cli",
-    }
-)
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -98,7 +57,13 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         made.set_defaults(run=run)
 
     verify = actions.add_parser("verify", help="recompute every digest of a data set")
-    verify.add_argument("name", metavar="NAME", help="a data set, or a folder that was made")
+    verify.add_argument(
+        "name",
+        metavar="NAME",
+        help="a data set, or a folder that was made; alfworld --against textworld plays it in both",
+    )
+    rest = verify.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    rest.required = False
     verify.set_defaults(run=_run_verify)
 
     path = actions.add_parser("path", help="print where a data set lies, and nothing else")
@@ -115,8 +80,9 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 def _run_list(args: argparse.Namespace) -> int:
     # rich is imported in the functions that draw, so that other commands start without it.
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.table import Table
+
+    from agentgym_suite.console import console
 
     home, sources = data.data_home(), load_sources()
     headings = ("name", "environment", "state", "size", "licence")
@@ -140,12 +106,12 @@ def _run_list(args: argparse.Namespace) -> int:
         name, plays = folder.relative_to(home).as_posix(), folder.parent.name
         cells = (name, plays, *_state(folder), "made on this machine", str(folder))
         table.add_row(*cells[: len(table.columns)])
-    console = Console(highlight=False)
-    console.print(f"Data sets in {home}", soft_wrap=True)
-    console.print(table)
+    out = console(highlight=False)
+    out.print(f"Data sets in {home}", soft_wrap=True)
+    out.print(table)
     if hidden:
-        console.print(f"and {hidden} that environments built for themselves (--verbose)")
-    console.print("agentgym-suite data download NAME fetches and imports one")
+        out.print(f"and {hidden} that environments built for themselves (--verbose)")
+    out.print("agentgym-suite data download NAME fetches and imports one")
     return 0
 
 
@@ -207,6 +173,8 @@ def _run_generate(args: argparse.Namespace) -> int:
 def _run_verify(args: argparse.Namespace) -> int:
     from agentgym_suite.progress_bars import progress_bars
 
+    if args.rest:
+        return _run_compare(args)
     sources = load_sources()
     folder = _finished(args.name, sources)
     kind = data.load_manifest(folder).kind
@@ -224,6 +192,17 @@ def _run_verify(args: argparse.Namespace) -> int:
             "import the official files again"
         )
     return 0
+
+
+def _run_compare(args: argparse.Namespace) -> int:
+    from agentgym_suite.progress_bars import progress_bars
+
+    module = _importer(args.name, "compare").load()
+    parser = argparse.ArgumentParser(prog=f"agentgym-suite data verify {args.name}")
+    module.add_compare_arguments(parser)
+    parsed = parser.parse_args(args.rest)
+    with progress_bars() as progress:
+        return int(module.run_compare(parsed, progress))
 
 
 def _run_path(args: argparse.Namespace) -> int:
@@ -350,8 +329,12 @@ def _how_to_get(name: str) -> str:
 
 
 def _able(action: str) -> dict[str, Importer]:
-    """The data sets that can be imported or generated."""
-    return {name: one for name, one in IMPORTERS.items() if one.generates or action == "import"}
+    """The data sets that a command can be used for."""
+    if action == "import":
+        return dict(IMPORTERS)
+    if action == "generate":
+        return {name: one for name, one in IMPORTERS.items() if one.generates}
+    return {name: one for name, one in IMPORTERS.items() if one.compares}
 
 
 def _importer(name: str, action: str) -> Importer:

@@ -25,6 +25,7 @@ _LOW_DISK = 2 << 30
 #: extra -> the importable module whose presence stands for it
 EXTRA_MODULES: Mapping[str, tuple[str, ...]] = {
     "retrieval": ("huggingface_hub",),
+    "textworld": ("textworld", "alfworld"),
     "lucene": ("pyserini",),
     "webshop-build": ("spacy",),
 }

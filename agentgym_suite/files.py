@@ -11,10 +11,7 @@ import hashlib
 import json
 import os
 import shutil
-import sqlite3
-import tokenize
 import uuid
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -42,20 +39,6 @@ Progress: TypeAlias = Callable[[str, int, "int | None"], None]
 TEMPORARY_PREFIX = ".tmp-"
 _BLOCK_BYTES = 1 << 20
 _DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
-DAMAGE = (
-    sqlite3.Error,
-    zlib.error,
-    ValueError,
-    TypeError,
-    AttributeError,
-    LookupError,
-    ArithmeticError,
-    EOFError,
-    SyntaxError,
-    tokenize.TokenError,  # out of numpy's reading of an array's header
-    RecursionError,
-)
-"""What readers of a finished folder raise on bytes that its writer did not write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,11 +166,11 @@ def explain_damage(folder: Path) -> Iterator[None]:
     """
     try:
         yield
-    except AgentGymSuiteError:
+    except (AgentGymSuiteError, MemoryError):
         raise
     except OSError as error:
         raise _unreadable(folder, error) from error
-    except DAMAGE as error:
+    except Exception as error:  # what a reader makes of bytes that its writer did not write
         raise DataDamaged(
             f"{folder} is damaged ({type(error).__name__}: {error}); `agentgym-suite data verify "
             f"{folder}` names the file, remove what holds it and make it again"

@@ -19,12 +19,12 @@ FOLDERS = ("agentgym_suite", *OUTER)
 # design: a file imports from its own floor or from floors below
 FLOORS = {
     0: "errors spaces calls versions horizon arguments console json_stream files",
-    1: "data sources downloads deliveries download_pages tasks replies prompts rewards game env"
-    " remote remote_client registry progress_bars indexes",
+    1: "data data_home sources downloads deliveries download_pages tasks replies prompts rewards"
+    " game env remote remote_client registry progress_bars indexes",
     2: "alfworld webshop multihop_qa paper_search engines agents episodes playing rollouts"
     " ray_pool",
     3: "evaluation trainers servers",
-    4: "cli data_cli listing play doctor __main__",
+    4: "cli data_cli importers listing play doctor __main__",
 }
 FLOOR_OF = {name: floor for floor, names in FLOORS.items() for name in names.split()} | {"": 4}
 ENVIRONMENT_FOLDERS = {"alfworld", "webshop", "multihop_qa", "paper_search"}
