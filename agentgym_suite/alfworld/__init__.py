@@ -1,6 +1,6 @@
 """ALFWorld: do a chore in a household that answers in words.
 
-``gymnasium.make("ALFWorld-v0")`` calls `make`. Importing this package imports nothing heavy; its
+``gymnasium.make("ALFWorld-v0")`` calls ``make``. Importing this package imports nothing heavy; its
 names are loaded when they are used.
 """
 
@@ -22,13 +22,13 @@ def make(
     """The environment of ``ALFWorld-v0``: played here, or by a server.
 
     Args:
-        data: Folder or files of official games; None for the embedded households.
-        server_url: Address of an environment server, or several; None plays in this process.
-        token: The server's bearer token.
-        kwargs: Arguments of `ALFWorldEnv`; with a server also those of `make_remote`.
+        data: folder or files of official games; None for the embedded households.
+        server_url: address of an environment server, or several; None plays in this process.
+        token: the server's bearer token.
+        kwargs: arguments of ``ALFWorldEnv``; with a server also those of ``make_remote``.
 
     Raises:
-        UsageError: If ``data`` is given together with a server, or an argument is wrong.
+        UsageError: if ``data`` is given together with a server, or an argument is wrong.
     """
     if server_url is None:
         from agentgym_suite.alfworld.env import ALFWorldEnv

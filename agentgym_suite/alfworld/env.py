@@ -80,23 +80,23 @@ class ALFWorldEnv(TextEnv):
         v0: first version; parity with TextWorld 1.7.0 and alfworld 0.4.2.
 
     Args:
-        data: What to play; None for the embedded households.
-        split: Split that a reset without a task draws from; None is train, or named for games
+        data: what to play; None for the embedded households.
+        split: split that a reset without a task draws from; None is train, or named for games
             that were named one by one.
-        task_types: Families to keep, by number, long name or label (``Pick``); None keeps all.
+        task_types: families to keep, by number, long name or label (``Pick``); None keeps all.
         backend: ``"native"``, or ``"textworld"`` through the extra of that name.
-        accept_put_alias: Where the command is not admissible, also try the other wordings of
+        accept_put_alias: where the command is not admissible, also try the other wordings of
             putting down: ``move X to R``, ``put X in/on R``, ``put X in R``, ``put X on R``.
-        normalise: Where the command is not admissible, also try it in lower case, with single
+        normalise: where the command is not admissible, also try it in lower case, with single
             blanks and without one final full stop or exclamation mark.
-        shuffle_numbers: Permute the numbers within each name by the episode's generator.
-        walkthrough: Put the stored solution into ``info``.
-        facts: Put the facts of the state into ``info``.
-        library: An open library to play from, instead of opening ``data``.
+        shuffle_numbers: permute the numbers within each name by the episode's generator.
+        walkthrough: put the stored solution into ``info``.
+        facts: put the facts of the state into ``info``.
+        library: an open library to play from, instead of opening ``data``.
         render_mode: None or ``"ansi"``.
 
     Raises:
-        UsageError: On an unknown family or backend.
+        UsageError: on an unknown family or backend.
     """
 
     codec = CODEC
@@ -185,7 +185,7 @@ class ALFWorldEnv(TextEnv):
         """The running game; privileged.
 
         Raises:
-            UsageError: Before the first reset.
+            UsageError: before the first reset.
         """
         if self._play_now is None:
             raise UsageError("there is no game before the first reset; call reset()")

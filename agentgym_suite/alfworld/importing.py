@@ -1,4 +1,4 @@
-"""The commands `data import alfworld`, `data generate alfworld` and `data verify alfworld`."""
+"""``data import``, ``generate`` and ``verify`` of ``alfworld``: what the commands call."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _NAMED_PROBLEMS = 20
 
 
 def add_import_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `data import alfworld`."""
+    """Add the options of ``data import alfworld``."""
     add = parser.add_argument
     add("path", nargs="?", type=Path, metavar="PATH", help="a folder or zip of game.tw-pddl files")
     add("--games", type=Path, metavar="PATH", help="the same, by name")
@@ -58,11 +58,11 @@ def run_import(
     """Bring official games into the data home, with their index; return the folder.
 
     Raises:
-        DataMissing: There is no such folder or archive, or no game in it.
-        DataDamaged: An archive or games are damaged; the first ones are named.
-        DataError: Something else is in that place already.
-        DiskFull: No space was left; what was finished is kept.
-        UsageError: An option is wrong.
+        DataMissing: there is no such folder or archive, or no game in it.
+        DataDamaged: an archive or games are damaged; the first ones are named.
+        DataError: something else is in that place already.
+        DiskFull: no space was left; what was finished is kept.
+        UsageError: an option is wrong.
     """
     if args.out is None:
         raise UsageError("the games need a place: add --out DIR")
@@ -88,7 +88,7 @@ def run_import(
 
 
 def add_generate_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `data generate alfworld`."""
+    """Add the options of ``data generate alfworld``."""
     add = parser.add_argument
     add("--games", type=int, required=True, metavar="N", help="how many games")
     add("--seed", type=int, default=0, metavar="S", help="which world (default: 0)")
@@ -105,9 +105,9 @@ def run_generate(
     """Write generated games in the official layout; return their folder.
 
     Raises:
-        DataError: Something else is in that place already.
-        DiskFull: No space was left.
-        UsageError: An option is wrong.
+        DataError: something else is in that place already.
+        DiskFull: no space was left.
+        UsageError: an option is wrong.
     """
     if args.games < 1:
         raise UsageError(f"--games is {args.games}; give 1 or more")
@@ -124,7 +124,7 @@ def run_generate(
 
 
 def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `data verify alfworld --against textworld`."""
+    """Add the options of ``data verify alfworld --against textworld``."""
     from agentgym_suite.alfworld import verification
 
     verification.add_compare_arguments(parser)
@@ -135,8 +135,8 @@ def run_compare(args: argparse.Namespace, progress: Progress | None = None) -> i
 
     Raises:
         MissingExtra: TextWorld is not installed.
-        DataMissing: There are no such games.
-        UsageError: An option is wrong.
+        DataMissing: there are no such games.
+        UsageError: an option is wrong.
     """
     from agentgym_suite.alfworld import verification
 
@@ -162,8 +162,8 @@ def verify(path: Path, progress: Progress | None = None) -> Manifest:
     """Recompute every digest of imported or generated games.
 
     Raises:
-        DataMissing: Nothing finished is there.
-        DataDamaged: A file is absent or its contents differ from the manifest.
+        DataMissing: nothing finished is there.
+        DataDamaged: a file is absent or its contents differ from the manifest.
     """
     return verify_folder(path, progress)
 

@@ -1,6 +1,6 @@
 """TextWorld behind the environment's interface: slow, but the original to compare with.
 
-It runs in a process of its own (`textworld_worker`), so nothing of this process is touched and
+It runs in a process of its own (``textworld_worker``), so nothing of this process is touched and
 environments in several threads never meet.
 """
 

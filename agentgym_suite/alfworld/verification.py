@@ -47,7 +47,7 @@ class Report:
 
 
 def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `data verify alfworld --against textworld`."""
+    """Add the options of ``data verify alfworld --against textworld``."""
     add = parser.add_argument
     add("--against", choices=("textworld",), required=True, help="the other engine")
     add("--data", type=Path, metavar="PATH", help="games to play (default: the imported ones)")
@@ -66,8 +66,8 @@ def run_compare(args: argparse.Namespace, progress: Progress | None = None) -> i
 
     Raises:
         MissingExtra: TextWorld is not installed.
-        DataMissing: There are no such games.
-        UsageError: An option is wrong.
+        DataMissing: there are no such games.
+        UsageError: an option is wrong.
     """
     for name in ("games", "steps", "jobs"):
         if getattr(args, name) < 1:

@@ -1,7 +1,7 @@
 """Private chance for the household generator: the same draws on every machine and Python.
 
-Only `random.Random.random` is used: the Mersenne twister's doubles are fixed for good, whereas
-`choice` or `shuffle` may change with a Python version.
+Only ``random.Random.random`` is used: the Mersenne twister's doubles are fixed for good, whereas
+``choice`` or ``shuffle`` may change with a Python version.
 """
 
 from __future__ import annotations

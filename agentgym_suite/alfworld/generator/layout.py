@@ -36,7 +36,7 @@ class Receptacle:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A furnished room. `occupied` are the locations that are taken."""
+    """A furnished room. ``occupied`` are the locations that are taken."""
 
     room: RoomKind
     scene: int

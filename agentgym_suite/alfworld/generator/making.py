@@ -103,7 +103,7 @@ class GameMaker:
     Args:
         seed: which world.
         quirks: how often it has the oddities of the official games.
-        wording: one of `rules.WORDINGS`.
+        wording: one of ``rules.WORDINGS``.
         accept: says whether a finished game is kept; the next sub-seed is tried if not.
     """
 
@@ -127,7 +127,7 @@ class GameMaker:
         """The game of that number, the same whenever and wherever it is made.
 
         Raises:
-            DataError: No attempt gave a game that can be won.
+            DataError: no attempt gave a game that can be won.
         """
         place = number % len(self._cycle)
         cell = self._cycle[place]

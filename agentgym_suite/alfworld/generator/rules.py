@@ -34,10 +34,10 @@ def load_rules(wording: str) -> Rules:
     """Read the rules that lie beside this module.
 
     Args:
-        wording: one of `WORDINGS`.
+        wording: one of ``WORDINGS``.
 
     Raises:
-        UsageError: It is none of them.
+        UsageError: it is none of them.
     """
     if wording not in WORDINGS:
         raise UsageError(f"wording is {wording!r}: give one of {', '.join(WORDINGS)}")

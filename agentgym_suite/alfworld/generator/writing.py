@@ -36,12 +36,12 @@ def made_games(
         sizes: how many games of each split.
         seed: any integer.
         quirks: whether there are the oddities of the official games.
-        wording: "move+help", or "old" for the verb `put` and no help.
+        wording: "move+help", or "old" for the verb ``put`` and no help.
         check: whether each walkthrough is played in the engine before its game is given out.
 
     Raises:
-        DataError: No game that can be won was found at some number.
-        UsageError: There is no such wording.
+        DataError: no game that can be won was found at some number.
+        UsageError: there is no such wording.
     """
     maker = GameMaker(
         seed,
@@ -66,25 +66,25 @@ def generate(
 ) -> dict[str, int]:
     """Write games as ``json_2.1.1/<split>/<task dir>/<trial>/game.tw-pddl`` and its companions.
 
-    The bytes are a function of (`GENERATOR_VERSION`, games, seed, quirks, wording). Rooms of
-    `valid_seen` occur in `train`, those of `valid_unseen` do not.
+    The bytes are a function of (``GENERATOR_VERSION``, games, seed, quirks, wording). Rooms of
+    ``valid_seen`` occur in ``train``, those of ``valid_unseen`` do not.
 
     Args:
-        folder: Where ``json_2.1.1`` goes; created if missing. Files are written in place:
+        folder: where ``json_2.1.1`` goes; created if missing. Files are written in place:
             publishing them whole is the caller's business.
-        games: How many games altogether, or how many of each split.
-        seed: Any integer.
-        quirks: Whether there are the oddities of the official games.
-        wording: "move+help", or "old" for the verb `put` and no help.
-        check: Whether each walkthrough is played in the engine first.
-        progress: Called with (phase, games written, games).
+        games: how many games altogether, or how many of each split.
+        seed: any integer.
+        quirks: whether there are the oddities of the official games.
+        wording: "move+help", or "old" for the verb ``put`` and no help.
+        check: whether each walkthrough is played in the engine first.
+        progress: called with (phase, games written, games).
 
     Returns:
         How many games each split got.
 
     Raises:
-        DataError: No game that can be won was found at some number.
-        UsageError: There is no such wording.
+        DataError: no game that can be won was found at some number.
+        UsageError: there is no such wording.
     """
     sizes = split_sizes(games) if isinstance(games, int) else dict(games)
     total = sum(sizes.values())
