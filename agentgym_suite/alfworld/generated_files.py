@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from agentgym_suite.alfworld import generator
 from agentgym_suite.alfworld.game_index import (
     INDEX_NAME,
     INDEX_VERSION,
@@ -13,13 +14,7 @@ from agentgym_suite.alfworld.game_index import (
     write_index,
 )
 from agentgym_suite.alfworld.game_layout import FAMILIES, LAYOUT_FOLDER, list_games
-from agentgym_suite.alfworld.generator import (
-    DEFAULT_SEED,
-    EMBEDDED_GAMES,
-    GENERATOR_VERSION,
-    embedded_world,
-    generate,
-)
+from agentgym_suite.alfworld.generator import DEFAULT_SEED, EMBEDDED_GAMES, GENERATOR_VERSION
 from agentgym_suite.data import Contents, Json, Manifest, Progress, data_folder, publish
 
 GENERATED_KIND = "alfworld-generated"
@@ -39,7 +34,7 @@ def embedded_folder(progress: Progress | None = None) -> Path:
             "seed": DEFAULT_SEED,
             "index_version": INDEX_VERSION,
         },
-        write=lambda partial: _with_index(partial, embedded_world(partial, progress)),
+        write=lambda partial: _with_index(partial, generator.embedded_world(partial, progress)),
         progress=progress,
     )
     return folder
@@ -80,7 +75,7 @@ def publish_generated(
     }
 
     def write(partial: Path) -> Contents:
-        sizes = generate(
+        sizes = generator.generate(
             partial, games=games, seed=seed, quirks=quirks, wording=wording, progress=progress
         )
         return _with_index(partial, sizes)

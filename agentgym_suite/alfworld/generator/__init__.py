@@ -1,16 +1,27 @@
-"""The embedded ALFWorld households: invented rooms and tasks in the official files."""
+"""The embedded ALFWorld households: invented rooms and tasks in the official files.
+
+The makers are imported when they are used: a world that was made before needs none of them.
+"""
 
 from __future__ import annotations
 
-from agentgym_suite.alfworld.generator.making import DEFAULT_SEED, GENERATOR_VERSION
-from agentgym_suite.alfworld.generator.rules import WORDINGS
-from agentgym_suite.alfworld.generator.writing import (
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from agentgym_suite.alfworld.generator.identity import (
+    DEFAULT_SEED,
     EMBEDDED_GAMES,
-    embedded_world,
-    generate,
-    made_games,
-    split_sizes,
+    GENERATOR_VERSION,
 )
+
+if TYPE_CHECKING:
+    from agentgym_suite.alfworld.generator.rules import WORDINGS
+    from agentgym_suite.alfworld.generator.writing import (
+        embedded_world,
+        generate,
+        made_games,
+        split_sizes,
+    )
 
 __all__ = [
     "DEFAULT_SEED",
@@ -22,3 +33,10 @@ __all__ = [
     "made_games",
     "split_sizes",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = "rules" if name == "WORDINGS" else "writing"
+    return getattr(importlib.import_module(f"{__name__}.{module}"), name)

@@ -8,6 +8,7 @@ from typing import Any
 
 from agentgym_suite.alfworld.game_files import GameFile
 from agentgym_suite.alfworld.generator.dice import Dice
+from agentgym_suite.alfworld.generator.identity import DEFAULT_SEED, GENERATOR_VERSION
 from agentgym_suite.alfworld.generator.layout import Layout, lay_out
 from agentgym_suite.alfworld.generator.naming import display_names
 from agentgym_suite.alfworld.generator.placement import place_objects
@@ -19,8 +20,6 @@ from agentgym_suite.alfworld.generator.tasks import FAMILIES, Family, Task, draw
 from agentgym_suite.alfworld.generator.walkthrough import solve
 from agentgym_suite.errors import DataError
 
-GENERATOR_VERSION = 1
-DEFAULT_SEED = 31
 SPLITS = ("train", "valid_seen", "valid_unseen")
 
 # Every so many scenes of a kind of room, one is kept for the split of unseen rooms.

@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from agentgym_suite.alfworld.generator.making import DEFAULT_SEED, SPLITS, GameMaker, MadeGame
+from agentgym_suite.alfworld.generator.identity import DEFAULT_SEED, EMBEDDED_GAMES
+from agentgym_suite.alfworld.generator.making import SPLITS, GameMaker, MadeGame
 from agentgym_suite.alfworld.generator.proof import is_won_by_its_walkthrough
 from agentgym_suite.alfworld.generator.quirks import LIKE_THE_OFFICIAL_GAMES, NO_QUIRKS
 from agentgym_suite.data import Progress
 
-EMBEDDED_GAMES = {"train": 144, "valid_seen": 48, "valid_unseen": 48}
 DATA_FOLDER = "json_2.1.1"
 _PROGRESS_STRIDE = 20
 
