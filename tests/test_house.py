@@ -147,7 +147,7 @@ def test_every_extra_named_in_an_error_exists() -> None:
 
 def test_nothing_names_a_machine_or_the_way_the_work_is_organised() -> None:
     forbidden = re.compile(
-        r"/root/|(?<![\w}])/home/\w+/|/tmp/\w+-"
+        r"/(?:root)/|(?<![\w}])/home/\w+/|/tmp/\w+-"
         r"|files\.python"
         r"hosted|registry\.npm"
         r"js|\bsub-?agents?\b"
