@@ -31,7 +31,7 @@ from agentgym_suite.remote_client import (
     plain,
     tuples,
 )
-from agentgym_suite.spaces import UnicodeText
+from agentgym_suite.spaces import UnicodeText, without_surrogates
 from agentgym_suite.tasks import TaskSet
 
 PROTOCOL = "agentgym-suite/1"
@@ -228,7 +228,7 @@ class RemoteEnv(gym.Env[str, str]):
         body = {
             "episode": self._episode,
             "step_index": self._step_index,
-            "action": action.encode("utf-16", "surrogatepass").decode("utf-16", "replace"),
+            "action": without_surrogates(action),
         }
         answer = self._ask(handle, "step", body)
         terminated, truncated = bool(answer["terminated"]), bool(answer["truncated"])

@@ -18,7 +18,7 @@ OUTER = ("indexes", "servers", "trainers", "evaluation")
 FOLDERS = ("agentgym_suite", *OUTER)
 # design: a file imports from its own floor or from floors below
 FLOORS = {
-    0: "errors spaces calls versions horizon arguments console json_stream files",
+    0: "errors spaces calls versions horizon arguments console dice json_stream files",
     1: "data data_home sources downloads deliveries download_pages tasks replies prompts rewards"
     " game env remote remote_client registry progress_bars indexes",
     2: "alfworld webshop multihop_qa paper_search engines agents episodes playing rollouts"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentgym_suite.alfworld.generator.dice import Dice
 from agentgym_suite.alfworld.generator.naming import Point, spot_id, thing_id
 from agentgym_suite.alfworld.generator.quirks import Quirks
 from agentgym_suite.alfworld.generator.tables import (
@@ -17,6 +16,7 @@ from agentgym_suite.alfworld.generator.tables import (
     RoomKind,
     Tables,
 )
+from agentgym_suite.dice import Dice
 
 _MOST_AT_ONE_SPOT = 5
 _ROOM_HALF_WIDTH = 480  # centimetres
@@ -88,7 +88,7 @@ def _choose_furniture(room: RoomKind, size: str, dice: Dice) -> list[str]:
 
     while sum(counts.values()) < total:
         rows = [row for row in room.furniture if row.weight and room_left(row)]
-        counts[dice.weighted(rows, [row.weight for row in rows]).kind] += 1
+        counts[rows[dice.weighted([row.weight for row in rows])].kind] += 1
     return [kind for kind, count in counts.items() for _ in range(count)]
 
 

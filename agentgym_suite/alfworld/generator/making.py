@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentgym_suite.alfworld.game_files import GameFile
-from agentgym_suite.alfworld.generator.dice import Dice
 from agentgym_suite.alfworld.generator.identity import DEFAULT_SEED, GENERATOR_VERSION
 from agentgym_suite.alfworld.generator.layout import Layout, lay_out
 from agentgym_suite.alfworld.generator.naming import display_names
@@ -18,6 +17,7 @@ from agentgym_suite.alfworld.generator.rules import load_rules
 from agentgym_suite.alfworld.generator.tables import SIZES, load_tables
 from agentgym_suite.alfworld.generator.tasks import FAMILIES, Family, Task, draw_task
 from agentgym_suite.alfworld.generator.walkthrough import solve
+from agentgym_suite.dice import Dice
 from agentgym_suite.errors import DataError
 
 SPLITS = ("train", "valid_seen", "valid_unseen")

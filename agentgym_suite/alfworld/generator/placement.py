@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from agentgym_suite.alfworld.generator.dice import Dice
 from agentgym_suite.alfworld.generator.layout import Layout, Receptacle, free_spot
 from agentgym_suite.alfworld.generator.naming import Point, thing_id
 from agentgym_suite.alfworld.generator.quirks import Quirks
 from agentgym_suite.alfworld.generator.tables import OBJECT_COUNTS, ObjectKind, Tables
 from agentgym_suite.alfworld.generator.tasks import Task
+from agentgym_suite.dice import Dice
 
 _COUNTS_OF_A_KIND = (1, 2, 3)
 _COUNT_WEIGHTS = (35, 45, 20)
@@ -101,7 +101,7 @@ class _Mover:
                 homes = self._homes_of(name)
                 if not homes and not self._quirks.on_floor:
                     continue
-                count = self._dice.weighted(_COUNTS_OF_A_KIND, _COUNT_WEIGHTS)
+                count = _COUNTS_OF_A_KIND[self._dice.weighted(_COUNT_WEIGHTS)]
                 for _ in range(min(count, total - len(self._things))):
                     on_floor = self._dice.chance(self._quirks.on_floor)
                     self._place(name, [] if on_floor else homes)
@@ -125,7 +125,7 @@ class _Mover:
                 return
             homes = [r for r in self._layout.receptacles if not r.openable]
         weights = [1 if evenly else receptacle.kind.weight for receptacle in homes]
-        home = self._dice.weighted(homes, weights)
+        home = homes[self._dice.weighted(weights)]
         self._add(name, (home,), home.point)
 
     def _add(self, name: str, homes: tuple[Receptacle, ...], near: Point | None) -> None:

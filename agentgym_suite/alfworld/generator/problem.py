@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from agentgym_suite.alfworld.generator.dice import Dice
 from agentgym_suite.alfworld.generator.layout import Layout
 from agentgym_suite.alfworld.generator.placement import Placement
 from agentgym_suite.alfworld.generator.quirks import Quirks
 from agentgym_suite.alfworld.generator.tasks import Task
+from agentgym_suite.dice import Dice
 
 _TRAITS = {
     "take": "pickupable",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from string import Template
 
-from agentgym_suite.alfworld.generator.dice import Dice
 from agentgym_suite.alfworld.generator.layout import Layout
 from agentgym_suite.alfworld.generator.tables import Tables
+from agentgym_suite.dice import Dice
 
 _PUT_ONE = """\
     (exists (?r - receptacle ?o - object)

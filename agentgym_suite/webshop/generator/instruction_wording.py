@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentgym_suite.webshop.generator.dice import Dice
+from agentgym_suite.dice import Dice
 
 _SYNTHETIC = (
     "Please find {query} that offer {features}",

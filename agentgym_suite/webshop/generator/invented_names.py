@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from math import sqrt
 
-from agentgym_suite.webshop.generator.dice import Dice
+from agentgym_suite.dice import Dice
 
 _ONSETS: tuple[str, ...] = (
     "b",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from agentgym_suite.webshop.generator.dice import Dice
+from agentgym_suite.dice import Dice
 
 #: Values of a group, as (probability, number) points, for products with one group and with more.
 ONE_GROUP = ((0.0, 2.0), (0.3, 2.9), (0.5, 3.7), (0.75, 5.5), (0.9, 9.0), (0.97, 15.0), (1.0, 30.0))

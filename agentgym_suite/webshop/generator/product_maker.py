@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from agentgym_suite.webshop.generator.dice import Dice
+from agentgym_suite.dice import Dice
 from agentgym_suite.webshop.generator.instruction_wording import (
     human_instruction,
     synthetic_instruction,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agentgym_suite.webshop.generator.dice import Dice
+from agentgym_suite.dice import Dice
 from agentgym_suite.webshop.generator.invented_names import NameSource, model_code
 from agentgym_suite.webshop.generator.product_types import Lexicon, ProductType
 

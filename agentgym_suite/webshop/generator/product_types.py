@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-from agentgym_suite.webshop.generator.dice import Dice
+from agentgym_suite.dice import Dice
 
 #: Products of each category in a block of 1,000: the shares of the official first thousand.
 CATEGORY_CARDS = {"beauty": 238, "electronics": 229, "garden": 216, "fashion": 200, "grocery": 117}

@@ -1,4 +1,4 @@
-"""Private chance for the catalogue generator: the same draws on every machine and Python.
+"""Private chance for the generators of worlds: the same draws on every machine and Python.
 
 Only ``random.Random.random`` is used: the Mersenne twister's doubles are fixed for good, whereas
 ``choice``, ``shuffle`` or ``gauss`` may change with a Python version, and logarithms or powers with
@@ -19,7 +19,7 @@ class Dice:
     """Draws that are a function of the words they are seeded with.
 
     Args:
-        *words: what the draws depend on, e.g. generator version, seed and the number of a product.
+        *words: what the draws depend on, e.g. generator version, seed and a running number.
     """
 
     __slots__ = ("roll",)
@@ -33,6 +33,10 @@ class Dice:
         """A whole number in [0, limit)."""
         return int(self.roll() * limit)
 
+    def between(self, low: int, high: int) -> int:
+        """A whole number in [low, high]."""
+        return low + int(self.roll() * (high - low + 1))
+
     def chance(self, probability: float) -> bool:
         """True with the given probability."""
         return self.roll() < probability
@@ -40,6 +44,14 @@ class Dice:
     def pick(self, items: Sequence[T]) -> T:
         """One item, each equally likely."""
         return items[int(self.roll() * len(items))]
+
+    def shuffled(self, items: Sequence[T]) -> list[T]:
+        """All items in an order of chance."""
+        pool = list(items)
+        for place in range(len(pool) - 1):
+            other = place + int(self.roll() * (len(pool) - place))
+            pool[place], pool[other] = pool[other], pool[place]
+        return pool
 
     def sample(self, items: Sequence[T], count: int) -> list[T]:
         """``count`` items at different places, in the order drawn; all if there are fewer."""
