@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import numbers
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -108,6 +108,14 @@ class TaskSet:
         return f"sha256:{digest.hexdigest()}"
 
     @cached_property
+    def _members(self) -> dict[str, Container[int]]:
+        """The splits for look-ups: a plain list would be searched at every reset."""
+        return {
+            name: frozenset(members) if isinstance(members, list | tuple) else members
+            for name, members in self.splits.items()
+        }
+
+    @cached_property
     def _positions(self) -> dict[str, int]:
         return {task_id: i for i, task_id in enumerate(self.ids)}
 
@@ -123,9 +131,9 @@ class TaskSet:
 
     def split_of(self, index: int, preferred: str = "") -> str:
         """The split that holds a position: the preferred one if it does, else the first."""
-        if preferred and index in self.splits.get(preferred, ()):
+        if preferred and index in self._members.get(preferred, ()):
             return preferred
-        return next((name for name, members in self.splits.items() if index in members), "")
+        return next((name for name, members in self._members.items() if index in members), "")
 
     def task(self, index: int, preferred_split: str = "") -> Task:
         """The task at a position."""
