@@ -32,7 +32,9 @@ def make(
     """
     if server_url is None:
         from agentgym_suite.alfworld.env import ALFWorldEnv
+        from agentgym_suite.arguments import refuse_unknown
 
+        refuse_unknown(kwargs, make, ALFWorldEnv.__init__)
         return ALFWorldEnv(data, **kwargs)
     from agentgym_suite.alfworld.commands import CODEC
     from agentgym_suite.remote import make_remote

@@ -39,7 +39,8 @@ class Compiler:
             self._domains[game.domain] = grammars
         domain = grammars.domain
         grammar = grammars.compile(game.grammar, Source(game.game_id, "grammar"))
-        problem = read_problem(game.problem, domain.domain, Source(game.game_id, "problem"))
+        source = Source(game.game_id, "problem")
+        problem = read_problem(game.problem, domain.domain, source, domain.goals)
         return CompiledGame(game.game_id, domain, grammar, problem)
 
 

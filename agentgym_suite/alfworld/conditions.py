@@ -7,14 +7,15 @@ and of small disjunctions over variables that the literals bind.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import count, product
+from typing import NamedTuple
+
+from agentgym_suite.alfworld.sources import Source
 
 MOST_BRANCHES = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Literal:
+class Literal(NamedTuple):
     """An atom that must hold, or must not; terms starting with ``?`` are variables."""
 
     predicate: str
@@ -27,22 +28,40 @@ class Literal:
         return Literal(self.predicate, terms, self.positive)
 
 
-@dataclass(frozen=True, slots=True)
-class And:
+class _Junction:
+    """Conditions joined by a word: no tuple, because the same parts under another word differ."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: tuple[Condition, ...]) -> None:
+        self.parts = parts
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Junction) and (type(self), self.parts) == (
+            type(other),
+            other.parts,
+        )
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.parts))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.parts!r})"
+
+
+class And(_Junction):
     """All parts hold; without parts, true."""
 
-    parts: tuple[Condition, ...]
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Or:
+class Or(_Junction):
     """One part holds; without parts, false."""
 
-    parts: tuple[Condition, ...]
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Exists:
+class Exists(NamedTuple):
     """Some objects of the variables' types make the part hold."""
 
     variables: tuple[tuple[str, str], ...]
@@ -55,8 +74,7 @@ EQUAL = "="  # the predicate of identity, decided without facts
 TRUE = And(())
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
+class Effect(NamedTuple):
     """One atom that an action makes true or false, when a condition held before.
 
     Attributes:
@@ -68,8 +86,7 @@ class Effect:
     condition: Condition = TRUE
 
 
-@dataclass(frozen=True, slots=True)
-class Branch:
+class Branch(NamedTuple):
     """One conjunction of a condition: a join over facts.
 
     Attributes:
@@ -81,14 +98,6 @@ class Branch:
     variables: tuple[tuple[str, str], ...] = ()
     literals: tuple[Literal, ...] = ()
     filters: tuple[Or, ...] = ()
-
-    def with_terms(self, names: Mapping[str, str]) -> Branch:
-        """The same branch with other terms in the place of some."""
-        return Branch(
-            self.variables,
-            tuple(literal.renamed(names) for literal in self.literals),
-            tuple(_renamed_or(part, names) for part in self.filters),
-        )
 
 
 class TooManyBranches(Exception):
@@ -104,6 +113,18 @@ def branches(condition: Condition) -> tuple[Branch, ...]:
     return tuple(_branches(condition, {}, count(1)))
 
 
+def safe_branches(condition: Condition, source: Source, place: str) -> tuple[Branch, ...]:
+    """The branches of a condition.
+
+    Raises:
+        UnsupportedConstruct: for a condition of more than 1,024 branches.
+    """
+    try:
+        return branches(condition)
+    except TooManyBranches:
+        raise source.unsupported(f"a condition of over 1,024 alternatives in {place}") from None
+
+
 def literals_of(condition: Condition) -> Iterator[Literal]:
     """Every literal of a condition, in order."""
     if isinstance(condition, Literal):
@@ -113,6 +134,15 @@ def literals_of(condition: Condition) -> Iterator[Literal]:
     else:
         for part in condition.parts:
             yield from literals_of(part)
+
+
+def renamed(condition: Condition, names: Mapping[str, str]) -> Condition:
+    """The same condition with other terms in the place of some."""
+    if isinstance(condition, Literal):
+        return condition.renamed(names)
+    if isinstance(condition, Exists):
+        return Exists(condition.variables, renamed(condition.part, names))
+    return type(condition)(tuple(renamed(part, names) for part in condition.parts))
 
 
 def _branches(condition: Condition, names: Mapping[str, str], fresh: Iterator[int]) -> list[Branch]:
@@ -142,7 +172,7 @@ def _branches(condition: Condition, names: Mapping[str, str], fresh: Iterator[in
     size = 1
     for part in condition.parts:
         if isinstance(part, Or) and _is_filter(part, names, bound):
-            filters.append(_renamed_or(part, names))
+            filters.append(Or(tuple(renamed(p, names) for p in part.parts)))
             continue
         pieces.append(_branches(part, names, fresh))
         size *= max(1, len(pieces[-1]))
@@ -171,16 +201,3 @@ def _has_exists(condition: Condition) -> bool:
     if isinstance(condition, Exists):
         return True
     return isinstance(condition, And | Or) and any(_has_exists(p) for p in condition.parts)
-
-
-def _renamed_or(condition: Or, names: Mapping[str, str]) -> Or:
-    def renamed(part: Condition) -> Condition:
-        if isinstance(part, Literal):
-            return part.renamed(names)
-        if isinstance(part, And):
-            return And(tuple(renamed(p) for p in part.parts))
-        if isinstance(part, Or):
-            return Or(tuple(renamed(p) for p in part.parts))
-        raise TypeError("a filter holds no exists")
-
-    return Or(tuple(renamed(part) for part in condition.parts))

@@ -13,13 +13,13 @@ from agentgym_suite.alfworld.conditions import (
     Branch,
     Condition,
     Literal,
-    TooManyBranches,
-    branches,
     literals_of,
+    safe_branches,
 )
 from agentgym_suite.alfworld.facts import Row, TypeTree
+from agentgym_suite.alfworld.goals import Goal, Goals, GoalShape
 from agentgym_suite.alfworld.pddl import ROOT_TYPE, Action, Domain
-from agentgym_suite.alfworld.plans import Plan, Predicates, constants_of, make_plan
+from agentgym_suite.alfworld.plans import Plan, Predicates, make_plan
 from agentgym_suite.alfworld.rules import RuleCompiler
 from agentgym_suite.alfworld.sources import Source
 
@@ -27,7 +27,7 @@ Size = tuple[int, ...]
 _MOST_GOALS = 256
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Schema:
     """An action of the domain, prepared.
 
@@ -89,7 +89,8 @@ class CompiledDomain:
         self.rules = RuleCompiler(self.predicates, self.types)
         self.schemas = tuple(_schema(a, i, source) for i, a in enumerate(domain.actions))
         self._plans: dict[Size, tuple[Plan, ...]] = {}
-        self._goal_plans: dict[tuple[Branch, Size], Plan] = {}
+        self.goals = Goals()
+        self._goal_plans: dict[tuple[GoalShape, Size], tuple[Plan, ...]] = {}
 
     @cached_property
     def read(self) -> frozenset[int]:
@@ -120,35 +121,24 @@ class CompiledDomain:
             )
         return plans
 
-    def goal_plan(self, branch: Branch, sizes: Size, few: Callable[[int], int]) -> Plan:
-        """How to test a branch of a goal; goals that differ in constants share the work.
+    def goal_plans(self, goal: Goal, few: Callable[[int], int]) -> tuple[Plan, ...]:
+        """How to test a goal; those that differ in their objects only share the work.
 
         Args:
-            branch: of the goal's condition.
-            sizes: what ``few`` says of the changing predicates that the goal reads.
+            goal: of a game.
             few: predicate number -> 0 none, 1 few, 2 many facts.
         """
-        constants = constants_of(branch)
-        key = (branch.with_terms({c: str(i) for i, c in enumerate(constants)}), sizes)
-        plan = self._goal_plans.get(key)
-        if plan is None:
+        shape = goal.shape
+        sizes = tuple([few(n) for n in sorted(self.read_by(shape.condition))])
+        plans = self._goal_plans.get((shape, sizes))
+        if plans is None:
             if len(self._goal_plans) >= _MOST_GOALS:
                 self._goal_plans.clear()
-            plan = make_plan(key[0], (), self.predicates, few)
-            self._goal_plans[key] = plan
-        return replace(plan, constants=constants)
-
-
-def safe_branches(condition: Condition, source: Source, place: str) -> tuple[Branch, ...]:
-    """The branches of a condition.
-
-    Raises:
-        UnsupportedConstruct: for a condition of more than 1,024 branches.
-    """
-    try:
-        return branches(condition)
-    except TooManyBranches:
-        raise source.unsupported(f"a condition of over 1,024 alternatives in {place}") from None
+            plans = tuple(make_plan(b, (), self.predicates, few) for b in shape.branches)
+            self._goal_plans[shape, sizes] = plans
+        return tuple(
+            [replace(p, constants=tuple([goal.ids[int(n)] for n in p.constants])) for p in plans]
+        )
 
 
 def _schema(action: Action, number: int, source: Source) -> Schema:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from agentgym_suite.alfworld.conditions import (
     EQUAL,
@@ -18,8 +18,7 @@ from agentgym_suite.alfworld.conditions import (
 from agentgym_suite.alfworld.facts import Atom
 
 
-@dataclass(frozen=True, slots=True)
-class GroundEffect:
+class GroundEffect(NamedTuple):
     """One effect of a ground action.
 
     Attributes:

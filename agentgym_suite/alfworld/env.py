@@ -14,7 +14,6 @@ from agentgym_suite.alfworld.game_index import GameRecord
 from agentgym_suite.alfworld.game_layout import find_families
 from agentgym_suite.alfworld.games import GameLibrary, GameTasks, open_library
 from agentgym_suite.alfworld.native_backend import NativeBackend, renumbered, shown_facts
-from agentgym_suite.alfworld.oracle import OraclePolicy
 from agentgym_suite.alfworld.play import Play
 from agentgym_suite.alfworld.rule_policy import RulePolicy
 from agentgym_suite.data import canonical_json
@@ -24,6 +23,13 @@ from agentgym_suite.game import Policy
 from agentgym_suite.tasks import Task, TaskSet
 
 BackendName = Literal["native", "textworld"]
+
+
+def _oracle(env: ALFWorldEnv) -> Policy:
+    # imported here: most environments never plan
+    from agentgym_suite.alfworld.oracle import OraclePolicy
+
+    return OraclePolicy(lambda: env.play)
 
 
 class ALFWorldEnv(TextEnv):
@@ -122,7 +128,7 @@ class ALFWorldEnv(TextEnv):
         "facts",
     )
     policies: ClassVar[Mapping[str, Callable[[Any], Policy]]] = {
-        "oracle": lambda env: OraclePolicy(lambda: env.play),
+        "oracle": _oracle,
         "scripted": lambda env: RulePolicy(),
     }
 

@@ -7,7 +7,7 @@ query is a conjunction ``p(x:type, y:type) & q(y:type)``.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 ATTRIBUTES = ("name", "id", "type", "indefinite", "definite")
 
@@ -18,8 +18,7 @@ _ATOM = re.compile(r"\s*(!?[\w/]+)\s*\(([^()]*)\)\s*")
 _PLACEHOLDER = re.compile(r"\s*([\w']+)\s*(?::\s*([\w/-]+)\s*)?")
 
 
-@dataclass(frozen=True, slots=True)
-class Attribute:
+class Attribute(NamedTuple):
     """An attribute of the entity that a variable stands for."""
 
     variable: str
@@ -29,8 +28,7 @@ class Attribute:
 Piece = str | Attribute
 
 
-@dataclass(frozen=True, slots=True)
-class Expression:
+class Expression(NamedTuple):
     """The first operand that is not empty, each the concatenation of its pieces."""
 
     operands: tuple[tuple[Piece, ...], ...]
@@ -41,8 +39,7 @@ class Expression:
         return frozenset(p.variable for o in self.operands for p in o if isinstance(p, Attribute))
 
 
-@dataclass(frozen=True, slots=True)
-class Placeholder:
+class Placeholder(NamedTuple):
     """What a query binds to an entity: equal only with the same name and the same type."""
 
     name: str
@@ -54,8 +51,7 @@ class Placeholder:
         return f"{self.name}:{self.type}"
 
 
-@dataclass(frozen=True, slots=True)
-class QueryAtom:
+class QueryAtom(NamedTuple):
     """One predicate of a query; ``negated`` asks for an explicit negative fact."""
 
     predicate: str

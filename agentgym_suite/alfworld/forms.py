@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -129,17 +128,17 @@ def shown(form: Form) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-@dataclass(slots=True)
 class Forms:
     """The forms of one text, and where its tokens stand.
 
-    Attributes:
+    Args:
         text: as in the file.
         source: named by errors.
     """
 
-    text: str
-    source: Source
+    def __init__(self, text: str, source: Source) -> None:
+        self.text = text
+        self.source = source
 
     def where(self, token: str) -> str:
         """The place of a token's first appearance outside comments."""

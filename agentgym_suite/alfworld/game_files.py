@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from agentgym_suite.errors import DataDamaged, DataMissing
 
+DOMAIN, GRAMMAR, PROBLEM = "pddl_domain", "grammar", "pddl_problem"  # the texts' names in a file
 
-@dataclass(frozen=True, slots=True)
-class GameFile:
+
+class GameFile(NamedTuple):
     """The texts of one game.
 
     Attributes:
@@ -79,10 +81,16 @@ def parse_game(raw: bytes, path: str, game_id: str) -> GameFile:
         raise DataDamaged(
             f"{path} is not JSON ({error}): the file is truncated or foreign, import the data again"
         ) from error
-    texts = ("pddl_domain", "grammar", "pddl_problem")
-    missing = [
-        key for key in texts if not isinstance(value, dict) or not isinstance(value.get(key), str)
-    ]
+    return game_of(value if isinstance(value, dict) else {}, path, game_id)
+
+
+def game_of(value: Mapping[str, Any], path: str, game_id: str) -> GameFile:
+    """The game in the members of a file's JSON object.
+
+    Raises:
+        DataDamaged: a text of the game is missing, or a member is of the wrong kind.
+    """
+    missing = [key for key in (DOMAIN, GRAMMAR, PROBLEM) if not isinstance(value.get(key), str)]
     if missing:
         raise DataDamaged(
             f"{path} is not a game: it has no text {', '.join(missing)}; give a game.tw-pddl"
@@ -94,9 +102,9 @@ def parse_game(raw: bytes, path: str, game_id: str) -> GameFile:
         raise DataDamaged(f"{path} has a walkthrough that is no list of commands: mend the file")
     return GameFile(
         game_id=game_id,
-        domain=value["pddl_domain"],
-        grammar=value["grammar"],
-        problem=value["pddl_problem"],
+        domain=value[DOMAIN],
+        grammar=value[GRAMMAR],
+        problem=value[PROBLEM],
         solvable=solvable,
         walkthrough=None if walkthrough is None else tuple(walkthrough),
         path=path,

@@ -1,8 +1,9 @@
 """The index of games: one record a game, sorted by id, built once and kept in the data home.
 
 Building reads each file once and parses no PDDL. A kept index is used again for the games whose
-path, size and time are unchanged; only the others are read. The order is by id in code points,
-never by directory order, so one seed is one game on every file system.
+path, size and time are unchanged; only the others are read. A folder with a manifest never
+changes: the index that was written into it holds without a look at the files. The order is by id
+in code points, never by directory order, so one seed is one game on every file system.
 """
 
 from __future__ import annotations
@@ -15,10 +16,9 @@ import shutil
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentgym_suite import data
 from agentgym_suite.alfworld.game_files import GameFile, parse_game, read_bytes
@@ -49,8 +49,7 @@ _TEMPLATE = re.compile(r'template\s*::\s*"([^"]*)"')
 _FEEDBACK = re.compile(r'feedback\s*::\s*"(?:#([^"#]+)#"|[^"]*?\{(\w+)\.name\})')
 
 
-@dataclass(frozen=True, slots=True)
-class GameRecord:
+class GameRecord(NamedTuple):
     """What is known of a game without playing it.
 
     Attributes:
@@ -62,7 +61,7 @@ class GameRecord:
         scene: number of the floor plan.
         path: where the file is.
         size: its bytes.
-        mtime_ns: its time of change.
+        mtime_ns: its time of change; 0 in a folder that never changes.
         solvable: as the file says; None when it does not.
         data_version: ``old``, ``move+help`` or ``custom``, by the grammar.
         goal: the goal sentence without its prefix, as the grammar writes it.
@@ -91,7 +90,7 @@ class GameRecord:
         return self.solvable is True and self.task_type in FAMILY_NAMES
 
 
-_FIELDS = [field.name for field in fields(GameRecord)]
+_FIELDS = list(GameRecord._fields)
 _ID, _PATH, _SIZE, _TIME = (_FIELDS.index(name) for name in ("id", "path", "size", "mtime_ns"))
 
 
@@ -152,17 +151,21 @@ def index_tree(root: Path, progress: data.Progress | None = None) -> tuple[GameR
         DataMissing: no game is there; the sentence says what is.
         DataDamaged: a game file is damaged.
     """
+    below = os.path.join(root, "")
+    if is_published(root.parent):
+        published = _read_index(root.parent / INDEX_NAME)
+        if published:
+            return tuple([_kept_record(row, below + row[_PATH], _ANY_TIME) for row in published])
     found = list_games(root)
     if not found:
         raise DataMissing(_nothing_at(root))
     home = data.data_folder("alfworld", "indexes") / _short_digest(str(root))
     wanted = {game.id: game for game in found}
     known: dict[str, list[Any]] = {}
-    # the index of a published folder names no times: such a folder never changes
-    for folder in (root.parent, *sorted(home.glob("*"))):
+    for folder in sorted(home.glob("*")):
         for row in _read_index(folder / INDEX_NAME):
             game = wanted.get(row[_ID])
-            if game and row[_SIZE] == game.size and row[_TIME] in (game.mtime_ns, _ANY_TIME):
+            if game and (row[_SIZE], row[_TIME]) == (game.size, game.mtime_ns):
                 known[game.id] = row
     fresh = [game for game in found if game.id not in known]
     read = {}
@@ -170,10 +173,11 @@ def index_tree(root: Path, progress: data.Progress | None = None) -> tuple[GameR
         read[game.id] = read_record(root, game)
         if progress is not None:
             progress("index games", done, len(fresh))
-    below = os.path.join(root, "")
     games = tuple(
         [
-            _kept_record(known[game.id], below, game) if game.id in known else read[game.id]
+            _kept_record(known[game.id], below + game.path, game.mtime_ns)
+            if game.id in known
+            else read[game.id]
             for game in found
         ]
     )
@@ -258,9 +262,14 @@ def _place_of_arrival(grammar: str) -> str:
     return found[1] if found else ""
 
 
+def is_published(folder: Path) -> bool:
+    """Whether a folder has a manifest of ours: then it is whole, and never changes."""
+    return os.path.isfile(os.path.join(folder, data.MANIFEST_NAME))
+
+
 def claims_to_be_official(root: Path) -> bool:
     """Whether a tree looks like the published data: its folder's name, no manifest of ours."""
-    return root.name == LAYOUT_FOLDER and not (root.parent / data.MANIFEST_NAME).is_file()
+    return root.name == LAYOUT_FOLDER and not is_published(root.parent)
 
 
 def differences_from_official(index: GameIndex) -> tuple[str, ...]:
@@ -282,12 +291,9 @@ def write_index(
             the index is good for folders that never change.
     """
     rows = [
-        astuple(
-            replace(
-                game,
-                path=Path(game.path).relative_to(root).as_posix(),
-                mtime_ns=game.mtime_ns if with_times else _ANY_TIME,
-            )
+        game._replace(
+            path=Path(game.path).relative_to(root).as_posix(),
+            mtime_ns=game.mtime_ns if with_times else _ANY_TIME,
         )
         for game in games
     ]
@@ -295,11 +301,10 @@ def write_index(
     data.write_atomic(path, data.canonical_json(value).encode("utf-8"))
 
 
-def _kept_record(row: list[Any], below: str, found: FoundGame) -> GameRecord:
-    """The record of a row of an index, for the file as it was found now."""
-    # no Path: joining thousands takes longer than all else
-    row[_PATH], row[_TIME] = below + found.path, found.mtime_ns
-    return GameRecord(*row)
+def _kept_record(row: list[Any], path: str, mtime_ns: int) -> GameRecord:
+    """The record of a row of an index, for the file as it is now; no Path: there are thousands."""
+    row[_PATH], row[_TIME] = path, mtime_ns
+    return GameRecord._make(row)
 
 
 def _read_index(path: Path) -> list[list[Any]]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from types import MappingProxyType
@@ -26,8 +25,7 @@ TRAJECTORY_NAME = "traj_data.json"
 EXCLUDING_WORDS = ("movable", "Sliced")
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
+class Family(NamedTuple):
     """One of the six kinds of task: the original's number and long name, and a short label."""
 
     number: int
@@ -63,8 +61,7 @@ _DEEPEST = 8
 _TASK_FOLDER = re.compile(r"([a-z_0-9]+)-([^-/]+)-([^-/]+)-([^-/]+)-(\d+)")
 
 
-@dataclass(frozen=True, slots=True)
-class TaskName:
+class TaskName(NamedTuple):
     """What the name of a task's folder says; ``receptacle`` is the lamp in the Look family."""
 
     task_type: str

@@ -13,7 +13,6 @@ from weakref import WeakValueDictionary
 
 from agentgym_suite.alfworld.compiling import Compiler
 from agentgym_suite.alfworld.game import CompiledGame
-from agentgym_suite.alfworld.game_files import read_game
 from agentgym_suite.alfworld.game_index import (
     GameIndex,
     GameRecord,
@@ -34,6 +33,7 @@ from agentgym_suite.alfworld.game_layout import (
     excluding_word,
     parse_task_folder,
 )
+from agentgym_suite.alfworld.game_reading import GameReader
 from agentgym_suite.data import Progress, named_data
 from agentgym_suite.errors import DataMissing, UnknownSplit, UnknownTask, UsageError
 from agentgym_suite.tasks import Task, TaskSet
@@ -61,7 +61,7 @@ class GameTasks(TaskSet):
         super().__init__(
             [game.id for game in games],
             _splits(index, games),
-            digest=digest_of(games),
+            digest=index.digest if len(games) == len(index.games) else digest_of(games),
             family=lambda position: games[position].task_type,
         )
 
@@ -144,6 +144,7 @@ class GameLibrary:
     def __init__(self, index: GameIndex) -> None:
         self.index = index
         self._lock = threading.Lock()
+        self._reader = GameReader()
         self._compiler = Compiler()
         self._compiled: WeakValueDictionary[str, CompiledGame] = WeakValueDictionary()
         self._tasks: dict[tuple[str, ...], GameTasks] = {}
@@ -165,7 +166,7 @@ class GameLibrary:
         """
         game = self._compiled.get(record.id)
         if game is None:
-            fresh = self._compiler.compile(read_game(record.path, record.id))
+            fresh = self._compiler.compile(self._reader.read(record.path, record.id))
             with self._lock:
                 game = self._compiled.setdefault(record.id, fresh)
         return game

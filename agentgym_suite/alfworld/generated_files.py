@@ -10,6 +10,7 @@ from agentgym_suite.alfworld.game_index import (
     INDEX_NAME,
     INDEX_VERSION,
     GameIndex,
+    is_published,
     read_record,
     write_index,
 )
@@ -24,6 +25,8 @@ GENERATED_VERSION = 1
 def embedded_folder(progress: Progress | None = None) -> Path:
     """The folder of the embedded households, generated at first use."""
     folder = data_folder("alfworld", f"embedded-{GENERATOR_VERSION}.{INDEX_VERSION}")
+    if is_published(folder):  # its name says what it is a function of
+        return folder
     publish(
         folder,
         kind=GENERATED_KIND,

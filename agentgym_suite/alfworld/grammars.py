@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from agentgym_suite.alfworld.domains import CompiledDomain, Schema
 from agentgym_suite.alfworld.expressions import Expression, Query
@@ -32,6 +33,7 @@ INTRO, TASK = "intro", "task"  # rule names of the format: the first observation
 _GOAL = re.compile(r'"task"\s*:\s*\[\s*\{[^{}]*?"rhs"\s*:\s*"([^"\\\x00-\x1f]+)"')
 _MOST_GRAMMARS = 64  # grammars of one domain are few; keep it so
 Rules = dict[str, tuple[Alternative, ...]]
+Frame = tuple[str, str]  # a grammar before and after its goal sentence
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,11 +70,16 @@ class Grammar:
     warnings: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Link:
+class _Link(NamedTuple):
     wordings: tuple[Wording, ...]
     reads: frozenset[int]
     data_version: str
+
+
+def split_at_goal(text: str) -> Frame | None:
+    """A grammar around its goal sentence; None where that is not plain words in the usual place."""
+    goal = _GOAL.search(text)
+    return None if goal is None else (text[: goal.start(1)], text[goal.end(1) :])
 
 
 class GrammarCompiler:
@@ -83,7 +90,8 @@ class GrammarCompiler:
         self._outlines: dict[tuple[str, ...], Outline] = {}
         self._blocks: dict[str, dict[str, tuple[Alternative, ...]]] = {}
         self._links: dict[object, _Link] = {}
-        self._frames: dict[tuple[str, str], Grammar | None] = {}
+        self._met: set[Frame] = set()
+        self._frames: dict[Frame, tuple[Grammar, ...]] = {}
 
     def compile(self, text: str, source: Source) -> Grammar:
         """Compile a grammar file.
@@ -92,28 +100,31 @@ class GrammarCompiler:
             DataDamaged: broken syntax, or an action of the domain or a rule is missing.
             UnsupportedConstruct: an expression or query outside the subset.
         """
-        goal = _GOAL.search(text)
-        if goal is None:
+        frame = split_at_goal(text)
+        if frame is None:
             return self._compile(text, source)
         # files of one origin differ in the goal sentence only: all else is linked once
-        frame = text[: goal.start(1)], text[goal.end(1) :]
-        if frame not in self._frames:
-            if len(self._frames) >= _MOST_GRAMMARS:
+        sentence = text[len(frame[0]) : len(text) - len(frame[1])]
+        if frame not in self._met:  # a first game is compiled whole: it may be the only one
+            if len(self._met) >= _MOST_GRAMMARS:
+                self._met.clear()
                 self._frames.clear()
-            grammar = self._compile(text, source)
-            self._frames[frame] = self._framed(frame, source)
-            return grammar
-        known = self._frames[frame]
-        return (known and self._with_goal(known, goal[1], source)) or self._compile(text, source)
+            self._met.add(frame)
+            return self._compile(text, source)
+        framed = self._frames.get(frame)
+        if framed is None:
+            framed = self._frames[frame] = self._framed(frame, source)
+        known = self._with_goal(framed[0], sentence, source) if framed else None
+        return known or self._compile(text, source)
 
-    def _framed(self, frame: tuple[str, str], source: Source) -> Grammar | None:
-        """The grammar around a goal sentence; None if more would change with the sentence."""
+    def _framed(self, frame: Frame, source: Source) -> tuple[Grammar, ...]:
+        """The grammar around a goal sentence; none if more would change with the sentence."""
         one, other = (self._compile(word.join(frame), source) for word in ("a", "b"))
         same = one.wordings is other.wordings and list(one.rules) == list(other.rules)
         for grammar, word in ((one, "a"), (other, "b")):
             same = same and grammar.rules[TASK][:1] == (self._goal(word, source),)
         rest = [{**g.rules, TASK: g.rules[TASK][1:]} for g in (one, other)] if same else []
-        return one if rest and rest[0] == rest[1] else None
+        return (one,) if rest and rest[0] == rest[1] else ()
 
     def _with_goal(self, known: Grammar, sentence: str, source: Source) -> Grammar | None:
         """A grammar with another goal sentence; None if that holds more than words."""
@@ -212,18 +223,18 @@ class GrammarCompiler:
         return _Link(tuple(wordings), frozenset(reads | checker.reads), data_version_of(text))
 
 
-@dataclass(slots=True)
 class _Checker:
     """Follows texts through the rules they use: every rule there, every variable bound."""
 
-    domain: CompiledDomain
-    rules: Rules
-    source: Source
-    reads: set[int] = field(default_factory=set)
-    variables: set[str] = field(default_factory=set)
-    placeholders: set[str] = field(default_factory=set)
-    seen: set[tuple[str, frozenset[str]]] = field(default_factory=set)
-    open: list[str] = field(default_factory=list)
+    def __init__(self, domain: CompiledDomain, rules: Rules, source: Source) -> None:
+        self.domain = domain
+        self.rules = rules
+        self.source = source
+        self.reads: set[int] = set()
+        self.variables: set[str] = set()
+        self.placeholders: set[str] = set()
+        self.seen: set[tuple[str, frozenset[str]]] = set()
+        self.open: list[str] = []
 
     def text(self, symbols: Sequence[Symbol], known: frozenset[str], place: str) -> None:
         for symbol in symbols:

@@ -7,8 +7,8 @@ what those need in turn. This grounds only them, from the domain as it was read.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
+from typing import NamedTuple
 
 from agentgym_suite.alfworld.conditions import (
     EQUAL,
@@ -26,8 +26,7 @@ Fact = tuple[str, ...]
 Binding = dict[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class _Schema:
+class _Schema(NamedTuple):
     """One action under one branch of its condition, with every filter resolved to literals.
 
     A conditional effect gives a schema of its own, which needs the effect's condition too.

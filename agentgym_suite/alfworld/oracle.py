@@ -61,7 +61,7 @@ def plan_from(play: Play) -> tuple[Atom, ...] | None:
     """Ground actions that win an episode from where it is; None when no way was found."""
     facts, entities = play.facts(), play.game.entities
     types = dict(zip(entities.ids, entities.types, strict=True))
-    game = LiftedGame(play.game.domain.domain, types, play.game.goal_condition, facts)
+    game = LiftedGame(play.game.domain.domain, types, play.game.wanted.condition, facts)
     return find_plan(game, game.changing(facts))
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from agentgym_suite.alfworld.conditions import (
     EQUAL,
@@ -21,6 +22,7 @@ from agentgym_suite.alfworld.conditions import (
     Or,
 )
 from agentgym_suite.alfworld.forms import Form, Forms, Run, are_words, shown
+from agentgym_suite.alfworld.goals import Goal, Goals
 from agentgym_suite.alfworld.sources import Source
 
 ROOT_TYPE = "object"
@@ -46,8 +48,7 @@ class Action:
     effects: tuple[Effect, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Domain:
+class Domain(NamedTuple):
     """A PDDL domain.
 
     Attributes:
@@ -65,21 +66,20 @@ class Domain:
     actions: tuple[Action, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(NamedTuple):
     """A PDDL problem.
 
     Attributes:
         domain: the name of the domain it belongs to.
         objects: id -> type, without the domain's constants.
         runs: the positive atoms of ``:init`` in their order.
-        goal: the condition to reach.
+        goal: what to reach.
     """
 
     domain: str
     objects: dict[str, str]
     runs: list[Run]
-    goal: Condition
+    goal: Goal
 
     @property
     def facts(self) -> list[list[str]]:
@@ -98,7 +98,7 @@ def read_domain(text: str, source: Source) -> Domain:
         DataDamaged: if the text is no PDDL domain.
         UnsupportedConstruct: naming the construct.
     """
-    reader = _Reader(text, source)
+    reader = _Reader(text, source, {})
     name, forms, *_ = reader.definition("domain")
     sections: dict[str, list[Form]] = {}
     actions: list[list[Form]] = []
@@ -129,8 +129,14 @@ def read_domain(text: str, source: Source) -> Domain:
     )
 
 
-def read_problem(text: str, domain: Domain, source: Source) -> Problem:
+def read_problem(text: str, domain: Domain, source: Source, goals: Goals | None = None) -> Problem:
     """Read a problem of a domain.
+
+    Args:
+        text: as in the file.
+        domain: as read.
+        source: named by errors.
+        goals: what was met in other problems of the domain.
 
     Raises:
         DataDamaged: if the text is no PDDL problem, or not one of this domain.
@@ -166,9 +172,8 @@ def read_problem(text: str, domain: Domain, source: Source) -> Problem:
     goal = sections[":goal"]
     if len(goal) != 1:
         raise source.damaged(f"a goal of {len(goal)} conditions instead of one")
-    condition = reader.condition(goal[0])
-    _Scope(reader, "the goal").check(condition, set())
-    return Problem(domain.name, objects, runs or reader.runs(sections[":init"]), condition)
+    read_goal = (goals or Goals()).read(goal[0], reader.goal, source)
+    return Problem(domain.name, objects, runs or reader.runs(sections[":init"]), read_goal)
 
 
 def _even_columns(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]] | None:
@@ -192,11 +197,12 @@ def _check_circle(type_: str, parents: dict[str, str], source: Source) -> None:
         seen.add(type_)
 
 
-@dataclass(slots=True)
 class _Reader(Forms):
     """Reads the forms of one text; knows the domain's predicates."""
 
-    predicates: dict[str, int] = field(default_factory=dict)
+    def __init__(self, text: str, source: Source, predicates: dict[str, int]) -> None:
+        super().__init__(text, source)
+        self.predicates = predicates
 
     def typed(self, tokens: Iterable[Form]) -> Typed:
         """A typed list: names up to ``-`` take the type after it."""
@@ -248,6 +254,12 @@ class _Reader(Forms):
             _Scope(self, f"action {name}").check(effect.condition, known)
             _Scope(self, f"action {name}").check(effect.literal, known)
         return Action(name, parameters, condition, effects)
+
+    def goal(self, form: Form) -> Condition:
+        """A condition in which nothing declares a variable but ``exists``."""
+        condition = self.condition(form)
+        _Scope(self, "the goal").check(condition, set())
+        return condition
 
     def condition(self, form: Form, positive: bool = True) -> Condition:
         """A condition with its negations pushed to the atoms."""
@@ -309,8 +321,7 @@ class _Reader(Forms):
             yield Effect(self._literal(form), condition)
 
 
-@dataclass(slots=True)
-class _Scope:
+class _Scope(NamedTuple):
     """Checks that a condition uses no variable that nothing declares."""
 
     reader: _Reader

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count
 from typing import NamedTuple
 
@@ -27,8 +26,7 @@ class Wish(NamedTuple):
         return (self.atom in state) == self.holds
 
 
-@dataclass(frozen=True, slots=True)
-class Operator:
+class Operator(NamedTuple):
     """A ground action.
 
     Attributes:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from agentgym_suite.alfworld.domains import Schema
 from agentgym_suite.alfworld.facts import Access, Atom, Row, Rows
-from agentgym_suite.alfworld.game import CompiledGame, Opening
 from agentgym_suite.alfworld.grammars import INTRO
+from agentgym_suite.alfworld.ground_game import GroundGame
 from agentgym_suite.alfworld.growth import Leaf, Node
-from agentgym_suite.alfworld.refusals import why_not
+from agentgym_suite.alfworld.refusals import explain_refusal
 from agentgym_suite.alfworld.rules import Alternative, reference
 
 NOTHING_HAPPENS = "Nothing happens."  # the original engine's own words, in no file
@@ -22,11 +23,24 @@ NOTHING_HAPPENS = "Nothing happens."  # the original engine's own words, in no f
 _MISSING = object()
 
 
+class Opening(NamedTuple):
+    """How every episode of a game begins: what a ``Play`` starts from.
+
+    It holds no play and no game: games would otherwise refer to themselves, and stay until the
+    garbage collector finds them.
+    """
+
+    nodes: list[Node]
+    admissible: tuple[str, ...]
+    won: bool
+    observation: str
+
+
 class Play:
     """The state of one episode.
 
     Attributes:
-        game: the compiled game.
+        game: what all its episodes read.
         names: displayed names by entity.
         observation: the text shown last; after the start, the first observation.
         admissible: the commands that do something now, sorted, without repeats.
@@ -45,8 +59,7 @@ class Play:
         "won",
     )
 
-    def __init__(self, game: CompiledGame) -> None:
-        opening = game.opening
+    def __init__(self, game: GroundGame, opening: Opening) -> None:
         self.game = game
         self.names = game.names
         self.admissible = opening.admissible
@@ -138,7 +151,13 @@ class Play:
 
     def why_not(self, command: str) -> str:
         """Why a command does nothing now, one sentence; "" for an admissible one."""
-        return why_not(self, command)
+        return explain_refusal(
+            command,
+            self.admissible,
+            is_idle=self.is_idle,
+            wordings=self.game.grammar.wordings,
+            names=self.game.known_names,
+        )
 
     # ---------------------------------------------------- what texts and plans read
 
@@ -280,11 +299,9 @@ def _opens(gate: tuple[tuple[tuple[Atom, bool], ...], ...], changed: set[Atom]) 
     return all(any((atom in changed) is wanted for atom, wanted in clause) for clause in gate)
 
 
-def open_game(game: CompiledGame) -> Opening:
+def open_game(game: GroundGame) -> Opening:
     """How every episode of a game begins."""
-    first = object.__new__(Play)
-    first.game, first.names = game, game.names
-    first._changed, first._views = set(), {}
+    first = Play(game, Opening([], (), False, ""))
     first._refresh()
     won = first._reaches(game.goal_node)
     return Opening(first._nodes, first.admissible, won, reference(INTRO)(game, {}))

@@ -7,38 +7,41 @@ without requiring them: the original gives such a delete no effect if its atom c
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from agentgym_suite.alfworld.facts import Access, Atom, Row
 from agentgym_suite.alfworld.plans import AllOf, Check, Formula, Members, Plan, Same, Scan
-
-if TYPE_CHECKING:
-    from agentgym_suite.alfworld.game import CompiledGame
+from agentgym_suite.alfworld.world import World
 
 
-def relaxed_reach(game: CompiledGame) -> frozenset[Atom]:
-    """Every atom that is true at the start or that actions add when nothing is deleted."""
-    return _Reach(game).fixpoint()
+def relaxed_reach(world: World, plans: Sequence[Plan]) -> frozenset[Atom]:
+    """Every atom that is true at the start or that actions add when nothing is deleted.
+
+    Args:
+        world: the start.
+        plans: how every ground action is found.
+    """
+    return _Reach(world, plans).fixpoint()
 
 
 class _Reach:
-    def __init__(self, game: CompiledGame) -> None:
-        self.game = game
-        self.atoms: set[Atom] = set(game.start_atoms())
+    def __init__(self, world: World, plans: Sequence[Plan]) -> None:
+        self.world = world
+        self.plans = plans
+        self.atoms: set[Atom] = set(world.start_atoms())
         self.indexes: dict[Access, dict[Row, list[Row]]] = {}
 
     def fixpoint(self) -> frozenset[Atom]:
-        schemas = self.game.domain.schemas
-        number = self.game.entities.number
-        predicates = self.game.domain.predicates.number
+        schemas = self.world.domain.schemas
+        number = self.world.entities.number
+        predicates = self.world.domain.predicates.number
         while True:
             self.indexes.clear()
             before = len(self.atoms)
             fresh: set[Atom] = set()
-            for plan in self.game.plans:
+            for plan in self.plans:
                 schema = schemas[plan.owner]
                 names = [name for name, _ in schema.action.parameters]
-                for binding in self.answers(plan, 0, self.game.unbound(plan)):
+                for binding in self.answers(plan, 0, self.world.unbound(plan)):
                     values = dict(zip(names, [binding[s] for s in plan.arguments], strict=True))
                     for effect in schema.action.effects:
                         literal = effect.literal
@@ -67,9 +70,9 @@ class _Reach:
         yield binding
 
     def extended(self, todo: Scan | Members, binding: list[int]) -> Iterator[list[int]]:
-        types = self.game.types
+        types = self.world.entities.types
         if isinstance(todo, Members):
-            for entity in self.game.members(todo.type):
+            for entity in self.world.members(todo.type):
                 below = binding.copy()
                 below[todo.slot] = entity
                 yield below

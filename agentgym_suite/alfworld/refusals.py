@@ -2,40 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from os.path import commonprefix
-from typing import TYPE_CHECKING
 
+from agentgym_suite.alfworld.grammars import Wording
 from agentgym_suite.alfworld.twl2 import Terminal
-
-if TYPE_CHECKING:
-    from agentgym_suite.alfworld.play import Play
 
 _LONGEST = 200
 
 
-def why_not(play: Play, command: str) -> str:
-    """One sentence; "" for a command that is admissible."""
+def explain_refusal(
+    command: str,
+    admissible: Sequence[str],
+    *,
+    is_idle: Callable[[str], bool],
+    wordings: Iterable[Wording],
+    names: frozenset[str],
+) -> str:
+    """One sentence; "" for a command that is admissible.
+
+    Args:
+        command: as typed.
+        admissible: what does something now.
+        is_idle: whether a command fails only because it would change nothing.
+        wordings: how the game words its commands.
+        names: of everything in the game.
+    """
     text = command.strip()
-    if text in play.admissible:
+    if text in admissible:
         return ""
     if not text:
         return "the command is empty; type one of the admissible commands"
     if len(text) > _LONGEST:
         return f"a command of {len(text):,} characters, {text[:40]!r}…, is none of this game"
     plain = _plain(text)
-    for admissible in play.admissible:
-        if _plain(admissible) == plain:
-            return f"{text!r} must be typed exactly as {admissible!r}"
-    if play.is_idle(text):
+    for exact in admissible:
+        if _plain(exact) == plain:
+            return f"{text!r} must be typed exactly as {exact!r}"
+    if is_idle(text):
         return f"{text!r} would change nothing: what it leads to is already in reach or in effect"
-    heads = _heads(play)
+    heads = _heads(wordings)
     head = next((h for h in heads if _starts(text, h)), None)
     if head is None:
         known = ", ".join(sorted(heads))
         return f"no command of this game starts like {text!r}; commands start with: {known}"
-    if _names_nothing(text[len(head) :], play.game.known_names):
+    if _names_nothing(text[len(head) :], names):
         return f"{text!r} names something that this game does not have"
-    near = [c for c in play.admissible if _starts(c, head)]
+    near = [c for c in admissible if _starts(c, head)]
     if not near:
         return f"{text!r} is not possible here and now, nor is anything else with {head!r}"
     best = max(near, key=lambda c: len(commonprefix([c, text])))
@@ -57,10 +70,10 @@ def _names_nothing(rest: str, names: frozenset[str]) -> bool:
     return any(c.isdigit() for c in rest) or ("\n" not in rest and bool(rest.strip()))
 
 
-def _heads(play: Play) -> list[str]:
+def _heads(wordings: Iterable[Wording]) -> list[str]:
     """The words that the commands of this game begin with, the longest first."""
     heads = set()
-    for wording in play.game.grammar.wordings:
+    for wording in wordings:
         first = wording.template.symbols[:1]
         if first and isinstance(first[0], Terminal) and first[0].text.strip():
             heads.add(first[0].text.strip())

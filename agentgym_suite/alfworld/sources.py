@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from agentgym_suite.errors import DataDamaged, UnsupportedConstruct
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(NamedTuple):
     """One text of one game: what an error message names first.
 
     Attributes:

@@ -9,36 +9,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from agentgym_suite.alfworld.expressions import Expression, Query, read_expression, read_query
 from agentgym_suite.alfworld.sources import Source, line_and_column
 
 
-@dataclass(frozen=True, slots=True)
-class Terminal:
+class Terminal(NamedTuple):
     """Words that stand as they are."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(NamedTuple):
     """``#name#``: the rule of that name."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Conditional:
+class Conditional(NamedTuple):
     """``{body | query}``: the body once for each answer of the query, or once without query."""
 
     body: Expression | Reference
     query: Query | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ListOf:
+class ListOf(NamedTuple):
     """``[{body | query}]``: the answers joined by the grammar's own separator rules."""
 
     item: Conditional
@@ -47,8 +43,7 @@ class ListOf:
 Symbol = Terminal | Reference | Conditional | ListOf
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(NamedTuple):
     """A parsed text.
 
     Attributes:
@@ -60,8 +55,7 @@ class Text:
     cut: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ActionPart:
+class ActionPart(NamedTuple):
     """An ``action`` block: its texts, and the position of its grammar among the file's blocks."""
 
     name: str
@@ -70,8 +64,7 @@ class ActionPart:
     block: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Outline:
+class Outline(NamedTuple):
     """The parts of a grammar file.
 
     Attributes:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from agentgym_suite.alfworld.domains import CompiledDomain
 from agentgym_suite.alfworld.facts import Access, Atom, Entities, Row, Rows
 from agentgym_suite.alfworld.pddl import ROOT_TYPE, Problem
+from agentgym_suite.alfworld.plans import Plan
 from agentgym_suite.alfworld.sources import Source
 
 NO_ROWS: Rows = ()
@@ -110,6 +111,12 @@ class World:
             found = frozenset([i for i, own in enumerate(types) if own in below])
             self._members[type_] = found
         return found
+
+    def unbound(self, plan: Plan, given: Sequence[int] = ()) -> list[int]:
+        """A binding of a plan in which only its constants, and what is given, are bound."""
+        number = self.entities.number
+        binding = [number.get(id_, -1) for id_ in plan.constants]
+        return [*binding, *given, *[-1] * (plan.size - len(binding) - len(given))]
 
     def start_atoms(self) -> list[Atom]:
         """The facts of the start, static ones among them."""

@@ -33,7 +33,7 @@ def make(
         UsageError: ``data`` is given together with a server, or an argument is wrong.
     """
     if server_url is None:
-        from agentgym_suite.webshop.arguments import refuse_unknown
+        from agentgym_suite.arguments import refuse_unknown
         from agentgym_suite.webshop.env import WebShopEnv
 
         refuse_unknown(kwargs, make, WebShopEnv.__init__)

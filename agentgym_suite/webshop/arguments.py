@@ -2,30 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
-import inspect
 import numbers
 import sys
-from collections.abc import Callable, Iterable
 
+from agentgym_suite.arguments import refuse_unknown
 from agentgym_suite.errors import UsageError
 
-
-def refuse_unknown(given: Iterable[str], *takers: Callable[..., object]) -> None:
-    """Refuse keyword arguments that none of the takers has a parameter for.
-
-    Raises:
-        UsageError: naming the nearest argument there is.
-    """
-    parameters = [one for taker in takers for one in inspect.signature(taker).parameters.values()]
-    named = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    known = dict.fromkeys(one.name for one in parameters if one.kind in named)
-    known.pop("self", None)
-    for name in given:
-        if name not in known:
-            nearest = difflib.get_close_matches(name, known, n=1)
-            advice = f"did you mean {nearest[0]!r}?" if nearest else f"choose {', '.join(known)}"
-            raise UsageError(f"there is no argument {name!r}; {advice}")
+__all__ = ["check_count", "refuse_unknown"]
 
 
 def check_count(name: str, value: object, least: int, *, optional: bool = False) -> None:

@@ -336,7 +336,11 @@ def test_named_games_need_no_split(world: Path) -> None:
     assert len(drawn) == 2
 
 
-def test_unknown_backends_and_impossible_wishes_are_refused(world: Path) -> None:
+def test_unknown_arguments_and_impossible_wishes_are_refused(world: Path) -> None:
+    with pytest.raises(UsageError, match="no argument 'task_type'; did you mean 'task_types'"):
+        make(world, task_type="Pick")
+    with pytest.raises(UsageError, match="no argument 'zzz'; choose .*data, .*render_mode"):
+        make(world, zzz=1)
     with pytest.raises(UsageError, match="use 'native' or 'textworld'"):
         make(world, backend="inform")
     with pytest.raises(UsageError, match="cannot shuffle numbers or show facts"):

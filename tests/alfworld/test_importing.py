@@ -219,6 +219,28 @@ def test_generated_games_are_published_and_can_be_made_again(
         run("generate", "alfworld", "--games", "0", "--out", str(tmp_path / "none"))
 
 
+def test_published_games_are_known_by_their_own_index_alone(
+    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("import", "alfworld", str(world), "--out", str(tmp_path / "out"))
+    looked = game_index.index_tree(world / "json_2.1.1")
+    (tmp_path / "moved").mkdir()
+    folder = (tmp_path / "out").rename(tmp_path / "moved" / "again")
+    listed: list[Path] = []
+    real = game_index.list_games
+    monkeypatch.setattr(game_index, "list_games", lambda root: listed.append(root) or real(root))
+    root = folder / "json_2.1.1"
+    known = game_index.index_tree(root)
+    assert listed == []
+    assert [(g.id, g.sha256, g.size) for g in known] == [(g.id, g.sha256, g.size) for g in looked]
+    assert [g.path for g in known] == [str(path) for path in game_files(root)]
+    Path(known[0].path).unlink()
+    with pytest.raises(DataMissing, match=r"is not at .*game.tw-pddl any more"):
+        gym.make("ALFWorld-v0", data=folder).reset(options={"task_id": known[0].id})
+    (folder / game_index.INDEX_NAME).write_text("{}")
+    assert len(game_index.index_tree(root)) == len(known) - 1 and listed == [root]
+
+
 def test_official_games_import_whole(shared: Path, tmp_path: Path, capsys: Capture) -> None:
     expand_official(
         shared, tmp_path / "tree", "--split", "valid_seen", "valid_unseen", "valid_train"
