@@ -164,11 +164,16 @@ class TaskSet:
             return self.ids.index(task_id) if task_id in self.ids else None
         return self._positions.get(task_id)
 
+    @property
+    def _numbers(self) -> str:
+        """What a number in the place of an id means, for sentences."""
+        return f"numbers 0 to {len(self.ids) - 1}"
+
     def _explain(self, text: str) -> str:
         n = len(self.ids)
         if not n:
             return f"task {text[:80]!r} does not exist: the task set is empty"
-        span = f"{n} tasks, {self.ids[0]} to {self.ids[n - 1]} (numbers 0 to {n - 1})"
+        span = f"{n} tasks, {self.ids[0]} to {self.ids[n - 1]} ({self._numbers})"
         nearest = difflib.get_close_matches(text[:200], islice(self.ids, _NEAREST_AMONG), n=3)
         hint = f"; nearest: {', '.join(nearest)}" if nearest else ""
         return f"task {text[:80]!r} does not exist; there are {span}{hint}"

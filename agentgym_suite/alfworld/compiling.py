@@ -7,7 +7,7 @@ from agentgym_suite.alfworld.game import CompiledGame
 from agentgym_suite.alfworld.game_files import GameFile
 from agentgym_suite.alfworld.grammars import GrammarCompiler
 from agentgym_suite.alfworld.pddl import read_domain, read_problem
-from agentgym_suite.alfworld.sources import Source
+from agentgym_suite.alfworld.sources import GRAMMAR, Source
 
 _MOST_DOMAINS = 16
 
@@ -29,19 +29,20 @@ class Compiler:
             DataDamaged: a text breaks its format, or domain, problem and grammar do not agree.
             UnsupportedConstruct: a text uses what the engine does not interpret.
         """
+        name = f"{game.game_id} ({game.path})" if game.path else game.game_id
         grammars = self._domains.get(game.domain)
         if grammars is None:
-            source = Source(game.game_id, "domain")
+            source = Source(name, "domain")
             domain = CompiledDomain(read_domain(game.domain, source), source)
             grammars = GrammarCompiler(domain)
             if len(self._domains) >= _MOST_DOMAINS:
                 self._domains.clear()
             self._domains[game.domain] = grammars
         domain = grammars.domain
-        grammar = grammars.compile(game.grammar, Source(game.game_id, "grammar"))
-        source = Source(game.game_id, "problem")
+        grammar = grammars.compile(game.grammar, Source(name, GRAMMAR))
+        source = Source(name, "problem")
         problem = read_problem(game.problem, domain.domain, source, domain.goals)
-        return CompiledGame(game.game_id, domain, grammar, problem)
+        return CompiledGame(game.game_id, domain, grammar, problem, source)
 
 
 def compile_game(game: GameFile, compiler: Compiler | None = None) -> CompiledGame:

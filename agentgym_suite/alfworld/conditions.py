@@ -13,6 +13,7 @@ from typing import NamedTuple
 from agentgym_suite.alfworld.sources import Source
 
 MOST_BRANCHES = 1024
+_MOST_PARTS = 100  # literals or variables of one conjunction; the official ones have at most 7
 
 
 class Literal(NamedTuple):
@@ -117,12 +118,18 @@ def safe_branches(condition: Condition, source: Source, place: str) -> tuple[Bra
     """The branches of a condition.
 
     Raises:
-        UnsupportedConstruct: for a condition of more than 1,024 branches.
+        UnsupportedConstruct: for a condition of more than 1,024 branches, or of more than 100
+            literals or variables in one of them.
     """
     try:
-        return branches(condition)
+        found = branches(condition)
     except TooManyBranches:
         raise source.unsupported(f"a condition of over 1,024 alternatives in {place}") from None
+    for branch in found:
+        size = max(len(branch.variables), len(branch.literals) + len(branch.filters))
+        if size > _MOST_PARTS:
+            raise source.too_large(f"a condition of {size:,} parts in {place}")
+    return found
 
 
 def literals_of(condition: Condition) -> Iterator[Literal]:

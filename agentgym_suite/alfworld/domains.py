@@ -25,6 +25,7 @@ from agentgym_suite.alfworld.sources import Source
 
 Size = tuple[int, ...]
 _MOST_GOALS = 256
+_MOST_PARAMETERS = 50  # of an action; the official ones have at most 6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,6 +148,8 @@ def _schema(action: Action, number: int, source: Source) -> Schema:
     # an unconditional add that the condition never asks for is an effect of every ground action
     always = any(e.literal.predicate not in read_true for e in adds)
     place = f"action {action.name}"
+    if len(action.parameters) > _MOST_PARAMETERS:
+        raise source.too_large(f"{len(action.parameters):,} parameters of {place}")
     return Schema(
         action,
         number,

@@ -6,16 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from agentgym_suite.alfworld.arguments import check_families, check_places
 from agentgym_suite.alfworld.backends import Backend, LoadedGame, PlayedGame
 from agentgym_suite.alfworld.commands import CODEC, NOTHING_HAPPENS, find_command
 from agentgym_suite.alfworld.game import CompiledGame
 from agentgym_suite.alfworld.game_files import read_game
 from agentgym_suite.alfworld.game_index import GameRecord
-from agentgym_suite.alfworld.game_layout import find_families
 from agentgym_suite.alfworld.games import GameLibrary, GameTasks, open_library
 from agentgym_suite.alfworld.native_backend import NativeBackend, renumbered, shown_facts
 from agentgym_suite.alfworld.play import Play
 from agentgym_suite.alfworld.rule_policy import RulePolicy
+from agentgym_suite.arguments import check_choice, check_flag, shown
 from agentgym_suite.data import canonical_json
 from agentgym_suite.env import TextEnv, Transition
 from agentgym_suite.errors import UsageError
@@ -45,9 +46,10 @@ class ALFWorldEnv(TextEnv):
         ``UnicodeText``. One command, such as ``go to desk 1``, ``open drawer 2``, ``take mug 1
         from desk 1``, ``move mug 1 to shelf 3`` (``put mug 1 in/on shelf 3`` in old data),
         ``clean``, ``heat`` and ``cool X with R``, ``use desklamp 1``, ``slice X with K``,
-        ``examine X``, ``look``, ``inventory``, ``help``. Outer white space aside, a command
-        must be in ``admissible_actions`` letter by letter; any other changes nothing, is
-        answered ``Nothing happens.``, counts as a step and is explained in ``action_error``.
+        ``examine X``, ``look``, ``inventory``, ``help``; at most 16,384 characters. Outer white
+        space aside, a command must be in ``admissible_actions`` letter by letter; any other
+        changes nothing, is answered ``Nothing happens.``, counts as a step and is explained in
+        ``action_error``.
 
     Observation Space:
         ``UnicodeText``. At reset the room and ``Your task is to: …``, then the reply.
@@ -67,8 +69,9 @@ class ALFWorldEnv(TextEnv):
         first step after which it is still won.
 
     Arguments:
-        ``data``: None, a tree in ALFWorld's layout (the folder of ``json_2.1.1`` or that folder),
-        one game's folder, one ``.tw-pddl`` file, or a list of these. ``split``: train, valid_seen,
+        ``data``: None, a name of ``agentgym-suite data list``, a tree in ALFWorld's layout (the
+        folder of ``json_2.1.1`` or that folder), one game's folder, one ``.tw-pddl`` file, or a
+        list of these. ``split``: train, valid_seen,
         valid_unseen (or alfworld's eval_in_distribution, eval_out_of_distribution), and any other
         folder there is; ``named`` holds games that were named one by one.
 
@@ -102,7 +105,7 @@ class ALFWorldEnv(TextEnv):
         render_mode: None or ``"ansi"``.
 
     Raises:
-        UsageError: on an unknown family or backend.
+        UsageError: an argument or a value is unknown or of another kind.
     """
 
     codec = CODEC
@@ -147,23 +150,27 @@ class ALFWorldEnv(TextEnv):
         library: GameLibrary | None = None,
         render_mode: str | None = None,
     ) -> None:
-        if backend not in ("native", "textworld"):
-            raise UsageError(f"backend is {backend!r}; use 'native' or 'textworld'")
-        if backend == "textworld" and (shuffle_numbers or facts):
-            raise UsageError(
-                "backend 'textworld' cannot shuffle numbers or show facts; use 'native'"
-            )
+        if split is not None and not (isinstance(split, str) and split):
+            raise UsageError(f"split is {shown(split)}; give the name of a split, or None")
+        if not isinstance(library, GameLibrary | None):
+            raise UsageError(f"library is {shown(library)}; give what open_library returns")
         super().__init__(
             split=split or "",
             render_mode=render_mode,
             example_actions=("look", "inventory", "go to desk 1"),
         )
-        self._data = data
-        self._families = find_families(task_types)
-        self._backend_name = backend
-        self._put_alias, self._normalise = accept_put_alias, normalise
-        self._shuffle = shuffle_numbers
-        self._show_walkthrough, self._show_facts = walkthrough, facts
+        self._places = None if data is None else check_places(data)
+        self._families = check_families(task_types)
+        self._backend_name = check_choice("backend", backend, ("native", "textworld"))
+        self._put_alias = check_flag("accept_put_alias", accept_put_alias)
+        self._normalise = check_flag("normalise", normalise)
+        self._shuffle = check_flag("shuffle_numbers", shuffle_numbers)
+        self._show_walkthrough = check_flag("walkthrough", walkthrough)
+        self._show_facts = check_flag("facts", facts)
+        if self._backend_name == "textworld" and (self._shuffle or self._show_facts):
+            raise UsageError(
+                "backend 'textworld' cannot shuffle numbers or show facts; use 'native'"
+            )
         self._library = library
         self._backend: Backend | None = None
         self._record: GameRecord | None = None
@@ -178,12 +185,12 @@ class ALFWorldEnv(TextEnv):
     def library(self) -> GameLibrary:
         """The games of the data, opened at first use and shared with other environments."""
         if self._library is None:
-            if self._data is None:
+            if self._places is None:
                 from agentgym_suite.alfworld.generated_files import embedded_folder
 
                 self._library = open_library(embedded_folder())
             else:
-                self._library = open_library(self._data)
+                self._library = open_library(self._places)
         return self._library
 
     @property
@@ -239,7 +246,7 @@ class ALFWorldEnv(TextEnv):
         return Transition(self._play_now.observation)
 
     def _read_walkthrough(self, record: GameRecord) -> tuple[str, ...]:
-        commands = read_game(record.path, record.id).walkthrough or ()
+        commands = read_game(record.path, record.id, record.sha256).walkthrough or ()
         game, play = self._game, self.play
         if isinstance(game, CompiledGame) and isinstance(play, Play):
             return renumbered(commands, game, play)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from math import prod
 
 Atom = tuple[int, ...]
 Row = tuple[int, ...]
@@ -43,6 +44,12 @@ class TypeTree:
     def exact(self, types: Iterable[str]) -> bool:
         """Whether none of the types has a subtype, so that no order among types arises."""
         return not any(self._below.get(type_) for type_ in types)
+
+    def most_visits(self, types: Sequence[str]) -> int:
+        """At most how many combinations of types ``visits`` looks at for these."""
+        families = [self.below(type_) for type_ in types]
+        steps = sum(len(self._below[below]) for family in families for below in family)
+        return prod(map(len, families)) * max(1, steps)
 
     def visits(self, declared: tuple[str, ...], actual: tuple[str, ...]) -> tuple[int, ...]:
         """When facts of the actual types are visited among the answers for the declared types.

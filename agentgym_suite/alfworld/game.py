@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from agentgym_suite.alfworld.grammars import INTRO, TASK
 from agentgym_suite.alfworld.ground_game import GroundGame
 from agentgym_suite.alfworld.play import Opening, Play, open_game
-from agentgym_suite.alfworld.rules import reference
+from agentgym_suite.alfworld.rules import reference, tell
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,7 +26,7 @@ class CompiledGame(GroundGame):
     def goal(self) -> str:
         """The goal sentence, without the words before its colon."""
         name = TASK if self.grammar.rules.get(TASK) else INTRO
-        text = reference(name)(self, {}).rsplit("\n", 1)[-1]
+        text = tell(reference(name), self, {}).rsplit("\n", 1)[-1]
         return text.partition(": ")[2] or text
 
     @cached_property

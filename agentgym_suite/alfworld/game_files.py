@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from agentgym_suite.errors import DataDamaged, DataMissing
+from agentgym_suite.spaces import without_surrogates
 
 DOMAIN, GRAMMAR, PROBLEM = "pddl_domain", "grammar", "pddl_problem"  # the texts' names in a file
 
@@ -34,26 +36,36 @@ class GameFile(NamedTuple):
     path: str
 
 
-def read_game(path: Path | str, game_id: str) -> GameFile:
+def read_game(path: Path | str, game_id: str, sha256: str = "") -> GameFile:
     """Read a ``game.tw-pddl``.
 
+    Args:
+        path: where it lies.
+        game_id: the id of the game.
+        sha256: what its index says, in hex; "" for a file that no index knows.
+
     Raises:
         DataMissing: there is no such file.
-        DataDamaged: it is no game file.
+        DataDamaged: it is no game file, or not the one that was indexed.
     """
-    return parse_game(read_bytes(path, game_id), str(path), game_id)
+    return parse_game(read_bytes(path, game_id, sha256), str(path), game_id)
 
 
-def read_bytes(path: Path | str, game_id: str) -> bytes:
+def read_bytes(path: Path | str, game_id: str, sha256: str = "") -> bytes:
     """The contents of a game file.
 
+    Args:
+        path: where it lies.
+        game_id: the id of the game, for sentences.
+        sha256: what its index says, in hex; "" for a file that no index knows.
+
     Raises:
         DataMissing: there is no such file.
-        DataDamaged: it cannot be read.
+        DataDamaged: it cannot be read, or is not the file that was indexed.
     """
     try:
         with open(path, "rb", buffering=0) as file:
-            return file.read()
+            raw = file.read()
     except FileNotFoundError as error:
         raise DataMissing(
             f"game {game_id} is not at {path} any more: put the file back or import the data again"
@@ -62,6 +74,12 @@ def read_bytes(path: Path | str, game_id: str) -> bytes:
         raise DataDamaged(
             f"game {game_id} cannot be read from {path} ({error.strerror}): mend its permissions"
         ) from error
+    if sha256 and hashlib.sha256(raw).hexdigest() != sha256:
+        raise DataDamaged(
+            f"{path} changed since it was indexed: open the data anew to play what is there now, "
+            "or make it again if it was imported or generated"
+        )
+    return raw
 
 
 def parse_game(raw: bytes, path: str, game_id: str) -> GameFile:
@@ -88,12 +106,18 @@ def game_of(value: Mapping[str, Any], path: str, game_id: str) -> GameFile:
     """The game in the members of a file's JSON object.
 
     Raises:
-        DataDamaged: a text of the game is missing, or a member is of the wrong kind.
+        DataDamaged: a text of the game is missing or none, or a member is of the wrong kind.
     """
     missing = [key for key in (DOMAIN, GRAMMAR, PROBLEM) if not isinstance(value.get(key), str)]
     if missing:
         raise DataDamaged(
             f"{path} is not a game: it has no text {', '.join(missing)}; give a game.tw-pddl"
+        )
+    broken = [key for key in (DOMAIN, GRAMMAR, PROBLEM) if not _is_text(value[key])]
+    if broken:
+        raise DataDamaged(
+            f"{path} has half a surrogate pair in {', '.join(broken)}, which is no character: "
+            "get the file again or repair it"
         )
     solvable, walkthrough = value.get("solvable"), value.get("walkthrough")
     if solvable is not None and not isinstance(solvable, bool):
@@ -112,4 +136,10 @@ def game_of(value: Mapping[str, Any], path: str, game_id: str) -> GameFile:
 
 
 def _is_commands(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(command, str) for command in value)
+    return isinstance(value, list) and all(
+        isinstance(command, str) and _is_text(command) for command in value
+    )
+
+
+def _is_text(text: str) -> bool:
+    return without_surrogates(text) == text

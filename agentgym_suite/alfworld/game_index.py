@@ -11,11 +11,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import shutil
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,19 +33,16 @@ from agentgym_suite.alfworld.game_layout import (
     official_differences,
     parse_game_id,
 )
+from agentgym_suite.alfworld.grammar_traits import data_version_of, goal_sentence_of
 from agentgym_suite.errors import DataDamaged, DataError, DataMissing, UsageError
+from agentgym_suite.files import explain_unreadable
+from agentgym_suite.spaces import without_surrogates
 
 INDEX_KIND = "alfworld-index"
-INDEX_VERSION = 1
+INDEX_VERSION = 2
 INDEX_NAME = "index.json"
 
 _ANY_TIME = 0
-
-_TASK_RULE = re.compile(r'"task"\s*:\s*\[\s*\{[^{}]*?"rhs"\s*:\s*("(?:[^"\\]|\\.)*")', re.DOTALL)
-_ACTION = r"(?ims)^\s*action\s+{}\s*\{{(.*?)^\}}"
-_PUT, _GO, _HELP = (re.compile(_ACTION.format(n)) for n in ("putobject", "gotolocation", "help"))
-_TEMPLATE = re.compile(r'template\s*::\s*"([^"]*)"')
-_FEEDBACK = re.compile(r'feedback\s*::\s*"(?:#([^"#]+)#"|[^"]*?\{(\w+)\.name\})')
 
 
 class GameRecord(NamedTuple):
@@ -62,6 +58,8 @@ class GameRecord(NamedTuple):
         path: where the file is.
         size: its bytes.
         mtime_ns: its time of change; 0 in a folder that never changes.
+        trajectory_ns: that of the ``traj_data.json`` that tells the family; 0 where none does, and
+            in a folder that never changes.
         solvable: as the file says; None when it does not.
         data_version: ``old``, ``move+help`` or ``custom``, by the grammar.
         goal: the goal sentence without its prefix, as the grammar writes it.
@@ -78,6 +76,7 @@ class GameRecord(NamedTuple):
     path: str
     size: int
     mtime_ns: int
+    trajectory_ns: int
     solvable: bool | None
     data_version: str
     goal: str
@@ -91,7 +90,14 @@ class GameRecord(NamedTuple):
 
 
 _FIELDS = list(GameRecord._fields)
-_ID, _PATH, _SIZE, _TIME = (_FIELDS.index(name) for name in ("id", "path", "size", "mtime_ns"))
+_ID, _PATH, _SIZE, _TIME, _TRAJECTORY = (
+    _FIELDS.index(name) for name in ("id", "path", "size", "mtime_ns", "trajectory_ns")
+)
+_NUMBERS = ("size", "mtime_ns", "trajectory_ns", "walkthrough_length")
+_KINDS = [
+    {int} if name in _NUMBERS else {bool, type(None)} if name == "solvable" else {str}
+    for name in _FIELDS
+]
 
 
 class GameIndex:
@@ -100,16 +106,25 @@ class GameIndex:
     Args:
         games: the records; sorted here.
         place: what was opened, for sentences.
-        named: whether the games were named one by one, not found in a tree.
+        named: the ids of the games that were named one by one, not found in a tree.
+        roots: the folders whose splits were looked through.
 
     Raises:
         UsageError: two games have one id.
     """
 
-    def __init__(self, games: Sequence[GameRecord], place: str, *, named: bool = False) -> None:
+    def __init__(
+        self,
+        games: Sequence[GameRecord],
+        place: str,
+        *,
+        named: Collection[str] = (),
+        roots: Sequence[Path] = (),
+    ) -> None:
         self.games = tuple(sorted(games, key=lambda game: game.id))
         self.place = place
-        self.named = named
+        self.named = frozenset(named)
+        self.roots = tuple(roots)
         for one, other in zip(self.games, self.games[1:], strict=False):
             if one.id == other.id:
                 raise UsageError(
@@ -149,13 +164,14 @@ def index_tree(root: Path, progress: data.Progress | None = None) -> tuple[GameR
 
     Raises:
         DataMissing: no game is there; the sentence says what is.
-        DataDamaged: a game file is damaged.
+        DataDamaged: a game file is damaged, or something else has a game's name.
+        DataError: a folder cannot be read.
     """
     below = os.path.join(root, "")
     if is_published(root.parent):
-        published = _read_index(root.parent / INDEX_NAME)
+        published = _read_index(root.parent)
         if published:
-            return tuple([_kept_record(row, below + row[_PATH], _ANY_TIME) for row in published])
+            return tuple([_kept_record(row, below + row[_PATH]) for row in published])
     found = list_games(root)
     if not found:
         raise DataMissing(_nothing_at(root))
@@ -163,9 +179,9 @@ def index_tree(root: Path, progress: data.Progress | None = None) -> tuple[GameR
     wanted = {game.id: game for game in found}
     known: dict[str, list[Any]] = {}
     for folder in sorted(home.glob("*")):
-        for row in _read_index(folder / INDEX_NAME):
+        for row in _read_index(folder):
             game = wanted.get(row[_ID])
-            if game and (row[_SIZE], row[_TIME]) == (game.size, game.mtime_ns):
+            if game and [row[_SIZE], row[_TIME], row[_TRAJECTORY]] == list(game[2:]):
                 known[game.id] = row
     fresh = [game for game in found if game.id not in known]
     read = {}
@@ -175,9 +191,7 @@ def index_tree(root: Path, progress: data.Progress | None = None) -> tuple[GameR
             progress("index games", done, len(fresh))
     games = tuple(
         [
-            _kept_record(known[game.id], below + game.path, game.mtime_ns)
-            if game.id in known
-            else read[game.id]
+            _kept_record(known[game.id], below + game.path) if game.id in known else read[game.id]
             for game in found
         ]
     )
@@ -201,10 +215,10 @@ def read_record(root: Path, found: FoundGame, game_id: str | None = None) -> Gam
     path = root / found.path
     raw = read_bytes(path, found.id)
     game = parse_game(raw, str(path), game_id or found.id)
-    return describe(game, raw, found.mtime_ns)
+    return _describe(game, raw, found)
 
 
-def describe(game: GameFile, raw: bytes, mtime_ns: int) -> GameRecord:
+def _describe(game: GameFile, raw: bytes, found: FoundGame) -> GameRecord:
     """The record of a game that was read."""
     task = parse_game_id(game.game_id)
     if task is NO_TASK_NAME:
@@ -218,48 +232,14 @@ def describe(game: GameFile, raw: bytes, mtime_ns: int) -> GameRecord:
         scene=task.scene,
         path=game.path,
         size=len(raw),
-        mtime_ns=mtime_ns,
+        mtime_ns=found.mtime_ns,
+        trajectory_ns=found.trajectory_ns,
         solvable=game.solvable,
         data_version=data_version_of(game.grammar),
         goal=goal_sentence_of(game.grammar),
         walkthrough_length=len(game.walkthrough or ()),
         sha256=hashlib.sha256(raw).hexdigest(),
     )
-
-
-def goal_sentence_of(grammar: str) -> str:
-    """The sentence after the colon in the grammar's ``task`` rule, "" when there is none."""
-    match = _TASK_RULE.search(grammar)
-    if match is None:
-        return ""
-    try:
-        text = str(json.loads(match[1]))
-    except ValueError:
-        return ""
-    return text.partition(": ")[2] or text
-
-
-def data_version_of(grammar: str) -> str:
-    """``old`` (put, no help, arrival at a location), ``move+help`` or ``custom``."""
-    put = _PUT.search(grammar)
-    template = put and _TEMPLATE.search(put[1])
-    traits = (template and template[1], _place_of_arrival(grammar), bool(_HELP.search(grammar)))
-    if traits == ("put {o} in/on {r}", "lend", False):
-        return "old"
-    return "move+help" if traits == ("move {o} to {r}", "r", True) else "custom"
-
-
-def _place_of_arrival(grammar: str) -> str:
-    """The variable that the reply to going somewhere names first."""
-    go = _GO.search(grammar)
-    feedback = go and _FEEDBACK.search(go[1])
-    if not feedback:
-        return ""
-    if feedback[2]:
-        return str(feedback[2])
-    rule = re.compile(rf'"{re.escape(feedback[1])}"\s*:[^\]]*?"rhs"\s*:\s*"[^"]*?\{{(\w+)\.name\}}')
-    found = rule.search(grammar)
-    return found[1] if found else ""
 
 
 def is_published(folder: Path) -> bool:
@@ -294,6 +274,7 @@ def write_index(
         game._replace(
             path=Path(game.path).relative_to(root).as_posix(),
             mtime_ns=game.mtime_ns if with_times else _ANY_TIME,
+            trajectory_ns=game.trajectory_ns if with_times else _ANY_TIME,
         )
         for game in games
     ]
@@ -301,21 +282,30 @@ def write_index(
     data.write_atomic(path, data.canonical_json(value).encode("utf-8"))
 
 
-def _kept_record(row: list[Any], path: str, mtime_ns: int) -> GameRecord:
-    """The record of a row of an index, for the file as it is now; no Path: there are thousands."""
-    row[_PATH], row[_TIME] = path, mtime_ns
+def _kept_record(row: list[Any], path: str) -> GameRecord:
+    """The record of a row of an index, for the file's path now; no Path: there are thousands."""
+    row[_PATH] = path
     return GameRecord._make(row)
 
 
-def _read_index(path: Path) -> list[list[Any]]:
-    """The rows of an index file; none when it is absent or not ours: then games are read."""
+def _read_index(folder: Path) -> list[list[Any]]:
+    """The rows of a finished folder's index; none, so that games are read, where it is damaged."""
     try:
-        value = json.loads(path.read_bytes())
+        raw = (folder / INDEX_NAME).read_bytes()
+        # one of the manifest's entries: to make all of them takes as long as to read the index
+        manifest = json.loads((folder / data.MANIFEST_NAME).read_bytes())
+        if hashlib.sha256(raw).hexdigest() != manifest["files"][INDEX_NAME]["sha256"]:
+            return []
+        value = json.loads(raw)
         if value["version"] != INDEX_VERSION or value["fields"] != _FIELDS:
             return []
         rows: list[list[Any]] = value["games"]
-        return rows if {(type(row), len(row)) for row in rows} <= {(list, len(_FIELDS))} else []
-    except (OSError, ValueError, TypeError, KeyError):
+        if {(type(row), len(row)) for row in rows} != {(list, len(_FIELDS))}:
+            return []
+        columns = zip(*rows, strict=True)
+        fit = [{*map(type, c)} <= kinds for c, kinds in zip(columns, _KINDS, strict=True)]
+        return rows if all(fit) else []
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return []
 
 
@@ -327,7 +317,7 @@ def _keep(
     progress: data.Progress | None,
 ) -> None:
     """Keep an index in the data home, in place of those of earlier states of the same tree."""
-    listing = _short_digest("\n".join(f"{g.id} {g.size} {g.mtime_ns}" for g in found))
+    listing = _short_digest("\n".join([" ".join(map(str, game)) for game in found]))
 
     def write(partial: Path) -> data.Contents:
         write_index(partial / INDEX_NAME, root, games, with_times=True)
@@ -356,23 +346,28 @@ def _task_of_trajectory(path: Path) -> TaskName:
     """What ``traj_data.json`` says about the task; nothing when it is not there."""
     if not path.is_file():
         return NO_TASK_NAME
+    with explain_unreadable(path):
+        raw = path.read_bytes()
     try:
-        value = json.loads(path.read_bytes())
+        value = json.loads(raw)
         wanted: Mapping[str, str] = value["pddl_params"]
-        return TaskName(
-            str(value["task_type"]),
-            str(wanted["object_target"]),
-            str(wanted["toggle_target"] or wanted["parent_target"]),
-            str(value["scene"]["scene_num"]),
+        told = (
+            value["task_type"],
+            wanted["object_target"],
+            wanted["toggle_target"] or wanted["parent_target"],
+            value["scene"]["scene_num"],
         )
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise DataDamaged(
-            f"{path} is not the trajectory of a game ({error!r}): remove it or get the data again"
+            f"{path} is not the trajectory of a game ({type(error).__name__}: {error}): remove it "
+            "or get the data again"
         ) from error
+    return TaskName(*[without_surrogates(str(each)) for each in told])
 
 
 def _nothing_at(root: Path) -> str:
-    names = sorted(entry.name for entry in root.iterdir())
+    with explain_unreadable(root):
+        names = sorted(entry.name for entry in root.iterdir())
     zips = [name for name in names if name.endswith(".zip")]
     if zips:
         return (

@@ -42,14 +42,19 @@ class GameReader:
     def __init__(self) -> None:
         self._beginning: _Beginning | None = None
 
-    def read(self, path: Path | str, game_id: str) -> GameFile:
+    def read(self, path: Path | str, game_id: str, sha256: str = "") -> GameFile:
         """Read a ``game.tw-pddl``.
+
+        Args:
+            path: where it lies.
+            game_id: the id of the game.
+            sha256: what its index says, in hex; "" for a file that no index knows.
 
         Raises:
             DataMissing: there is no such file.
-            DataDamaged: it is no game file.
+            DataDamaged: it is no game file, or not the one that was indexed.
         """
-        raw = read_bytes(path, game_id)
+        raw = read_bytes(path, game_id, sha256)
         known = self._beginning
         if known is not None and raw.startswith(known.before):
             sentence = _PLAIN.match(raw, len(known.before))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 import os
+import stat
 import threading
 import warnings
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from weakref import WeakValueDictionary
 
+from agentgym_suite.alfworld.arguments import check_places
 from agentgym_suite.alfworld.compiling import Compiler
 from agentgym_suite.alfworld.game import CompiledGame
 from agentgym_suite.alfworld.game_index import (
@@ -28,18 +30,29 @@ from agentgym_suite.alfworld.game_layout import (
     GAME_SUFFIX,
     LAYOUT_FOLDER,
     OFFICIAL_COUNTS,
+    PLAYED_SPLITS,
     SPLIT_ALIASES,
     FoundGame,
     excluding_word,
     parse_task_folder,
+    refuse_unwritable_name,
 )
 from agentgym_suite.alfworld.game_reading import GameReader
+from agentgym_suite.arguments import shown
 from agentgym_suite.data import Progress, named_data
-from agentgym_suite.errors import DataMissing, UnknownSplit, UnknownTask, UsageError
+from agentgym_suite.errors import (
+    DataDamaged,
+    DataMissing,
+    UnknownSplit,
+    UnknownTask,
+    UsageError,
+)
+from agentgym_suite.files import explain_unreadable
 from agentgym_suite.tasks import Task, TaskSet
 
 Place = str | Path | Sequence[str | Path]
 _LONGEST_NUMBER = 12
+_NAMED_SPLITS = 10  # how many a sentence names
 #: the split of games that were named one by one
 NAMED_SPLIT = "named"
 
@@ -50,14 +63,24 @@ class GameTasks(TaskSet):
     Args:
         index: the games of a place.
         families: long names of the families to keep.
+
+    Raises:
+        UsageError: no game is of these families.
     """
 
     def __init__(self, index: GameIndex, families: Sequence[str]) -> None:
         # a game of no known family can only be meant by its id, so no choice leaves it out
         games = tuple(game for game in index.games if game.task_type in (*families, ""))
+        if not games:
+            there = sorted({game.task_type for game in index.games})
+            raise UsageError(
+                f"task_types leaves no game of {index.place}, whose games are of {', '.join(there)}"
+                ": name one of these, or give None for all"
+            )
         self.games = games
         self.place = index.place
-        self.default_split = NAMED_SPLIT if index.named else "train"
+        self._roots = index.roots
+        self.default_split = NAMED_SPLIT if len(index.named) == len(index.games) else "train"
         super().__init__(
             [game.id for game in games],
             _splits(index, games),
@@ -77,15 +100,25 @@ class GameTasks(TaskSet):
         """
         if isinstance(name, str) and name in self.splits:
             return self.splits[name]
-        there = ", ".join(f"{split} ({len(games)})" for split, games in self.splits.items())
-        mend = (
-            "; `agentgym-suite data download alfworld` brings the official ones"
-            if isinstance(name, str) and SPLIT_ALIASES.get(name, name) in OFFICIAL_COUNTS
-            else ""
-        )
+        for root in self._roots:
+            folder = root / SPLIT_ALIASES.get(name, name) if isinstance(name, str) else root
+            inside = folder.parent == root and folder.name != ".."
+            if inside and os.path.isdir(folder):
+                raise UnknownSplit(
+                    f"split {shown(name)} is empty: no {GAME_NAME} is below {folder}; "
+                    f"choose {self._known()}"
+                )
+        official = isinstance(name, str) and SPLIT_ALIASES.get(name, name) in OFFICIAL_COUNTS
+        mend = "; `agentgym-suite data download alfworld` brings the official ones"
         raise UnknownSplit(
-            f"split {name!r} does not exist in {self.place}; choose {there or 'other data'}{mend}"
+            f"split {shown(name)} does not exist in {self.place}; choose {self._known()}"
+            f"{mend if official else ''}"
         )
+
+    def _known(self) -> str:
+        known = [f"{split} ({len(games)})" for split, games in self.splits.items()]
+        more = len(known) - _NAMED_SPLITS
+        return ", ".join(known[:_NAMED_SPLITS]) + (f" or one of {more} more" if more > 0 else "")
 
     def split_of(self, index: int, preferred: str = "") -> str:
         """The split that holds a position, also for a game that no draw reaches."""
@@ -125,6 +158,10 @@ class GameTasks(TaskSet):
             position = self._by_name.get(os.path.abspath(task_id))
         return position
 
+    @property
+    def _numbers(self) -> str:
+        return "numbers count within a split"
+
     def _explain(self, text: str) -> str:
         if excluding_word(text):
             return (
@@ -143,6 +180,8 @@ class GameLibrary:
 
     def __init__(self, index: GameIndex) -> None:
         self.index = index
+        #: whether a game was found to be another than when it was indexed
+        self.outdated = False
         self._lock = threading.Lock()
         self._reader = GameReader()
         self._compiler = Compiler()
@@ -161,12 +200,17 @@ class GameLibrary:
 
         Raises:
             DataMissing: the file vanished.
-            DataDamaged: the file is damaged.
+            DataDamaged: the file is damaged, or is not the one that was indexed.
             UnsupportedConstruct: it uses what the engine does not know.
         """
         game = self._compiled.get(record.id)
         if game is None:
-            fresh = self._compiler.compile(self._reader.read(record.path, record.id))
+            try:
+                read = self._reader.read(record.path, record.id, record.sha256)
+            except DataDamaged:
+                self.outdated = True  # whoever opens the place now shall see it as it is now
+                raise
+            fresh = self._compiler.compile(read)
             with self._lock:
                 game = self._compiled.setdefault(record.id, fresh)
         return game
@@ -188,16 +232,17 @@ def open_library(place: Place, progress: Progress | None = None) -> GameLibrary:
     Raises:
         DataMissing: no game is there; the sentence says what is, and how to get data.
         DataDamaged: a game file is damaged.
-        UsageError: two games have one id, or the list is empty.
+        UsageError: two games have one id, the list is empty, or no path can be like that.
     """
-    places = (place,) if isinstance(place, str | Path) else tuple(place)
-    paths = [named_data(each, "alfworld") or Path(each).expanduser().absolute() for each in places]
+    paths = [named_data(each, "alfworld") or Path(each).absolute() for each in check_places(place)]
     if not paths:
         raise UsageError("data is an empty list: name at least one game, or None for the built-in")
+    for path in paths:
+        refuse_unwritable_name(str(path))
     state = tuple((str(path), _state_of(path)) for path in paths)
     with _sharing:
         library = _shared.get(state)
-        if library is None:
+        if library is None or library.outdated:
             library = _shared[state] = GameLibrary(_index_places(paths, progress))
     return library
 
@@ -210,28 +255,34 @@ def find_root(path: Path) -> Path:
 
 def _index_places(paths: Sequence[Path], progress: Progress | None) -> GameIndex:
     games: list[GameRecord] = []
-    trees = 0
+    named: list[str] = []
+    roots: list[Path] = []
     for path in paths:
-        if not path.exists():
+        with explain_unreadable(path):
+            mode = path.stat().st_mode if path.exists() else 0
+        if not mode:
             raise DataMissing(
                 f"there is no {path}: give a folder in ALFWorld's layout or a game.tw-pddl, or run "
                 "`agentgym-suite data download alfworld`"
             )
-        file = path if path.is_file() else path / GAME_NAME
-        if file.is_file():
-            games.append(_named_game(file))
+        file = path / GAME_NAME if stat.S_ISDIR(mode) else path
+        if file.is_file() or file == path:
+            game = _named_game(file)
+            games.append(game)
+            named.append(game.id)
             continue
-        trees += 1
         root = find_root(path)
-        games += index_tree(root, progress)
+        found = index_tree(root, progress)
+        games += found
+        roots.append(root)
         if claims_to_be_official(root):
-            _warn_of_differences(GameIndex(games, str(root)))
+            _warn_of_differences(GameIndex(found, str(root)), root)
     place = str(paths[0]) if len(paths) == 1 else f"the {len(paths)} places given"
-    return GameIndex(games, place, named=not trees)
+    return GameIndex(games, place, named=named, roots=roots)
 
 
 def _named_game(file: Path) -> GameRecord:
-    if file.suffix == ".zip" or not file.name.endswith(GAME_SUFFIX):
+    if not file.name.endswith(GAME_SUFFIX) or not file.is_file():
         raise DataMissing(
             f"{file} is no game: give a game.tw-pddl, a folder in ALFWorld's layout, or run "
             f"`agentgym-suite data import alfworld {file}` on the official archive"
@@ -244,11 +295,18 @@ def _named_game(file: Path) -> GameRecord:
     return read_record(file.parent, found)
 
 
-def _warn_of_differences(index: GameIndex) -> None:
-    differences = differences_from_official(index)
+def _warn_of_differences(index: GameIndex, root: Path) -> None:
+    there = index.counts()
+    differences = [
+        f"split {split} is {'empty' if (root / split).is_dir() else 'absent'}"
+        for split in PLAYED_SPLITS
+        if split not in there
+    ]
+    differences += differences_from_official(index)
     if differences:
         warnings.warn(
-            f"{index.place} is not the complete official data: {'; '.join(differences)}",
+            f"{root} is not the complete official data: {'; '.join(differences)}; "
+            "`agentgym-suite data download alfworld` brings it",
             stacklevel=2,
         )
 
@@ -258,9 +316,16 @@ def _state_of(path: Path) -> tuple[int, ...]:
     root = find_root(path)
     try:
         below = sorted(root.iterdir()) if root.is_dir() else []
-        return tuple(each.stat().st_mtime_ns for each in (root, *below))
-    except OSError:
-        return ()
+    except OSError:  # the index says what is wrong there
+        below = []
+    return tuple([_time_of(each) for each in (root, *below)])
+
+
+def _time_of(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:  # a link that leads nowhere
+        return 0
 
 
 def _splits(index: GameIndex, games: Sequence[GameRecord]) -> dict[str, list[int]]:
@@ -273,7 +338,8 @@ def _splits(index: GameIndex, games: Sequence[GameRecord]) -> dict[str, list[int
     splits = {name: splits[name] for name in names}
     if index.named:
         # whoever names a game means it, whether or not it counts
-        splits = {**splits, NAMED_SPLIT: list(range(len(games)))}
+        members = [position for position, game in enumerate(games) if game.id in index.named]
+        splits = {**splits, NAMED_SPLIT: members}
     for alias, split in SPLIT_ALIASES.items():
         if split in splits:
             splits[alias] = splits[split]

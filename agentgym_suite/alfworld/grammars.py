@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from agentgym_suite.alfworld.domains import CompiledDomain, Schema
 from agentgym_suite.alfworld.expressions import Expression, Query
-from agentgym_suite.alfworld.game_index import data_version_of
+from agentgym_suite.alfworld.grammar_traits import data_version_of
 from agentgym_suite.alfworld.rules import (
     EMPTY,
     LAST_SEPARATOR,
@@ -27,10 +27,14 @@ from agentgym_suite.alfworld.twl2 import (
     Symbol,
     split_grammar,
 )
+from agentgym_suite.arguments import shown
+from agentgym_suite.spaces import without_surrogates
 
 INTRO, TASK = "intro", "task"  # rule names of the format: the first observation, the goal sentence
 # a goal sentence of plain words: any other such sentence in its place changes no syntax
 _GOAL = re.compile(r'"task"\s*:\s*\[\s*\{[^{}]*?"rhs"\s*:\s*"([^"\\\x00-\x1f]+)"')
+_DEEPEST = 50  # rules inside rules; the official texts have at most 4
+_MOST_USES = 10_000  # of rules with different variables bound; the official texts have some tens
 _MOST_GRAMMARS = 64  # grammars of one domain are few; keep it so
 Rules = dict[str, tuple[Alternative, ...]]
 Frame = tuple[str, str]  # a grammar before and after its goal sentence
@@ -196,8 +200,12 @@ class GrammarCompiler:
         for item in value:
             text = item.get("rhs") if isinstance(item, dict) else None
             condition = (item.get("condition") or "") if isinstance(item, dict) else ""
-            if not isinstance(text, str) or not isinstance(condition, str):
+            if not isinstance(text, str):
                 raise source.damaged("an alternative without a text rhs", f"rule {name}")
+            if not isinstance(condition, str):
+                raise source.damaged(f"the condition {shown(condition)}, no text", f"rule {name}")
+            if without_surrogates(text) != text:
+                raise source.damaged("half a surrogate pair, which is no character", f"rule {name}")
             found.append(self.domain.rules.alternative(text, condition, f"rule {name}", source))
         return tuple(found)
 
@@ -265,6 +273,10 @@ class _Checker:
         if (name, known) in self.seen:
             return
         self.seen.add((name, known))
+        if len(self.open) >= _DEEPEST:
+            raise self.source.too_large(f"rules inside rules, {_DEEPEST} deep,", place)
+        if len(self.seen) > _MOST_USES:
+            raise self.source.too_large(f"over {_MOST_USES:,} uses of rules", place)
         if not self.rules.get(name):
             raise self.source.damaged(f"the missing rule #{name}#", place)
         self.open.append(name)

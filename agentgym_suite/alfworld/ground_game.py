@@ -15,8 +15,8 @@ from agentgym_suite.alfworld.growth import Leaf, Lookup, Node, Progress, grow, g
 from agentgym_suite.alfworld.pddl import Problem
 from agentgym_suite.alfworld.plans import Plan, make_plan
 from agentgym_suite.alfworld.reachability import relaxed_reach
-from agentgym_suite.alfworld.rules import Alternative, Context
-from agentgym_suite.alfworld.sources import Source
+from agentgym_suite.alfworld.rules import MOST_EFFORT, Alternative, Context, tell
+from agentgym_suite.alfworld.sources import GRAMMAR, Source
 from agentgym_suite.alfworld.world import World
 from agentgym_suite.errors import DataDamaged
 
@@ -48,17 +48,23 @@ class GroundGame(World):
         wanted: the goal of its problem.
         tracked: the predicates that anything reads; episodes keep no others.
         goal_reads: the changing predicates that the goal reads.
+        effort: what the text that is being told has taken so far.
     """
 
     def __init__(
-        self, game_id: str, domain: CompiledDomain, grammar: Grammar, problem: Problem
+        self,
+        game_id: str,
+        domain: CompiledDomain,
+        grammar: Grammar,
+        problem: Problem,
+        source: Source,
     ) -> None:
-        source = Source(game_id, "problem")
         super().__init__(domain, problem, source)
         self.game_id = game_id
         self.data_version = grammar.data_version
         self.grammar = grammar
         self.wanted = problem.goal
+        self.effort = 0
         self._names: Sequence[str] | None = None
         goal_reads = domain.read_by(problem.goal.shape.condition)
         self.tracked = domain.read | grammar.reads | goal_reads
@@ -142,8 +148,14 @@ class GroundGame(World):
     def no_rule(self, name: str) -> Exception:
         """The error for a rule none of whose alternatives applies."""
         return DataDamaged(
-            f"game {self.game_id}: no alternative of the grammar's rule #{name}# applies; "
+            f"game {self.source.game}: no alternative of the grammar's rule #{name}# applies; "
             "give the rule an alternative without condition"
+        )
+
+    def too_long(self) -> Exception:
+        """The error for a text that does not come to an end."""
+        return self.source._replace(part=GRAMMAR).too_large(
+            f"a text of over {MOST_EFFORT:,} rules, answers and characters"
         )
 
     def context(self, schema: Schema, arguments: Row, only: Sequence[int] | None = None) -> Context:
@@ -204,7 +216,7 @@ class GroundGame(World):
         command = self._commands.get(key)
         if command is None:
             context = self.context(schema, arguments, wording.parameters)
-            command = wording.template.write(self, context)
+            command = tell(wording.template.write, self, context)
             self._commands[key] = command
         return command
 
@@ -272,7 +284,7 @@ class GroundGame(World):
     def _condition(self, condition: Condition, schema: Schema, arguments: Row) -> Node | None:
         if condition == TRUE:
             return None
-        source = Source(self.game_id, "domain")
+        source = self.source._replace(part="domain")
         parameters = schema.action.parameters
         plans = [
             make_plan(b, parameters, self.domain.predicates, self.few, given=True)

@@ -8,20 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
+from math import prod
 from typing import NamedTuple
 
 from agentgym_suite.alfworld.conditions import (
     EQUAL,
+    MOST_BRANCHES,
     TRUE,
     And,
     Branch,
     Condition,
     Literal,
+    TooManyBranches,
     branches,
 )
 from agentgym_suite.alfworld.pddl import ROOT_TYPE, Action, Domain
 from agentgym_suite.alfworld.planning import Operator, Wish
 
+MOST_WAYS = 200_000  # bindings tried for one plan; the official games need under 1,000
 Fact = tuple[str, ...]
 Binding = dict[str, str]
 
@@ -79,11 +83,14 @@ class LiftedGame:
         types: id -> type of every object.
         goal: the condition to reach.
         facts: every true fact, static ones among them.
+
+    Every method, and making it, raises ``TooManyBranches`` once ``MOST_WAYS`` were tried.
     """
 
     def __init__(
         self, domain: Domain, types: Mapping[str, str], goal: Condition, facts: Iterable[Fact]
     ) -> None:
+        self._room = MOST_WAYS
         self._types = types
         self._parents = domain.parents
         self._goal = goal
@@ -97,6 +104,7 @@ class LiftedGame:
         self._makers: dict[tuple[str, bool], list[tuple[_Schema, Literal]]] = {}
         for action in domain.actions:
             for schema in _schemas(action):
+                self._take(len(schema.makes))
                 for made in schema.makes:
                     key = (made.predicate, made.positive)
                     self._makers.setdefault(key, []).append((schema, made))
@@ -204,10 +212,16 @@ class LiftedGame:
         if rank != 1 or closed:
             chosen = [min(chosen, key=lambda each: len(each[2]))]
         for _, literal, facts in chosen:
+            self._take(len(facts))
             for fact in facts:
                 longer = self._match(literal, fact, binding, variables)
                 if longer is not None:
                     yield from self._bindings(literals, variables, longer, known, closed)
+
+    def _take(self, ways: int) -> None:
+        self._room -= ways
+        if self._room < 0:
+            raise TooManyBranches
 
     def _by_type(self, variables: Mapping[str, str], binding: Binding) -> Iterator[Binding]:
         free = [name for name in variables if name not in binding]
@@ -215,6 +229,7 @@ class LiftedGame:
             yield binding
             return
         members = [[i for i in self._types if self._fits(i, variables[name])] for name in free]
+        self._take(prod(map(len, members)))
         for values in product(*members):
             yield binding | dict(zip(free, values, strict=True))
 
@@ -277,6 +292,8 @@ def _resolved(found: Iterable[Branch]) -> Iterator[Branch]:
     """Branches without filters: each disjunction chosen from in every way."""
     for branch in found:
         ways: list[tuple[Branch, ...]] = [branches(filter_) for filter_ in branch.filters]
+        if prod(map(len, ways)) > MOST_BRANCHES:
+            raise TooManyBranches
         for chosen in product(*ways):
             extra = tuple(x for way in chosen for x in way.literals)
             yield Branch(branch.variables, (*branch.literals, *extra))

@@ -40,6 +40,12 @@ class Ground(Protocol):
         """Types by entity."""
         ...
 
+    room: int
+
+    def overflow(self) -> Exception:
+        """The error for a game with too many ground actions."""
+        ...
+
     def start_rows(self, access: Access, key: Row) -> Rows:
         """The facts of a look-up at the start, which for a static one is always."""
         ...
@@ -122,6 +128,7 @@ def grow(ground: Ground, roots: Iterable[Progress]) -> Node:
 def grow_child(ground: Ground, lookup: Lookup, row: Row) -> Node:
     """The node below a look-up for one of its rows, remembered there."""
     draft = _Draft(ground)
+    draft.take(len(lookup.progress))
     for plan, step, binding in lookup.progress:
         scan = plan.steps[step]
         below = draft.bound(scan, binding, row) if isinstance(scan, Scan) else None
@@ -140,6 +147,12 @@ class _Draft:
         self.tests: dict[tuple[Atom, bool], list[Progress]] = {}
         self.gates: dict[Gate, list[Progress]] = {}
         self.lookups: dict[tuple[Access, Row], Lookup] = {}
+
+    def take(self, answers: int) -> None:
+        """Count partial answers: a game that has too many would take all time and memory."""
+        self.ground.room -= answers
+        if self.ground.room < 0:
+            raise self.ground.overflow()
 
     def node(self) -> Node:
         node = Node()
@@ -166,7 +179,9 @@ class _Draft:
                 self._scan(plan, step, todo, binding)
                 return
             if isinstance(todo, Members):
-                for entity in sorted(self.ground.members(todo.type)):
+                members = self.ground.members(todo.type)
+                self.take(len(members))
+                for entity in sorted(members):
                     below = binding.copy()
                     below[todo.slot] = entity
                     self.advance(plan, step + 1, below)
@@ -197,7 +212,9 @@ class _Draft:
                 lookup = self.lookups[access, key] = Lookup(access, key)
             lookup.progress.append(Progress(plan, step, binding))
             return
-        for row in self.ground.start_rows(access, key):
+        rows = self.ground.start_rows(access, key)
+        self.take(len(rows))
+        for row in rows:
             below = self.bound(scan, binding, row)
             if below is not None:
                 self.advance(plan, step + 1, below)
@@ -240,5 +257,6 @@ class _Draft:
             return [clause for clauses in parts for clause in clauses]
         joined: list[Clause] = [()]
         for clauses in parts:
+            self.take(len(joined) * len(clauses))
             joined = [(*clause, *more) for clause in joined for more in clauses]
         return joined

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import zipfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from agentgym_suite.alfworld.archives import GameSource, open_source
@@ -21,10 +22,12 @@ from agentgym_suite.alfworld.game_layout import (
     GAME_NAME,
     LAYOUT_FOLDER,
     OFFICIAL_COUNTS,
+    TRAJECTORY_NAME,
     list_games,
 )
 from agentgym_suite.alfworld.generated_files import publish_generated
 from agentgym_suite.alfworld.generator import WORDINGS
+from agentgym_suite.arguments import check_count, shown
 from agentgym_suite.data import (
     Contents,
     Json,
@@ -38,6 +41,7 @@ from agentgym_suite.errors import DataDamaged, DataMissing, UsageError
 
 GAMES_KIND = "alfworld-games"
 GAMES_VERSION = 1
+MOST_GENERATED = 1_000_000  # some hundred gigabytes
 _NAMED_PROBLEMS = 20
 
 
@@ -74,6 +78,7 @@ def run_import(
     sources = [open_source(games)]
     if args.trajectories is not None:
         sources.append(open_source(args.trajectories))
+        _check_trajectories(args.trajectories)
     inputs: dict[str, Json] = {"sources": [source.digest(progress) for source in sources]}
     publish(
         args.out,
@@ -90,7 +95,13 @@ def run_import(
 def add_generate_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``data generate alfworld``."""
     add = parser.add_argument
-    add("--games", type=int, required=True, metavar="N", help="how many games")
+    add(
+        "--games",
+        type=int,
+        required=True,
+        metavar="N",
+        help="how many games; a tenth goes to each validation split, of fewer than 10 none",
+    )
     add("--seed", type=int, default=0, metavar="S", help="which world (default: 0)")
     add("--wording", choices=WORDINGS, default=WORDINGS[0], help="whose words the games use")
     add("--plain", action="store_true", help="leave out the oddities of the official games")
@@ -109,8 +120,9 @@ def run_generate(
         DiskFull: no space was left.
         UsageError: an option is wrong.
     """
-    if args.games < 1:
-        raise UsageError(f"--games is {args.games}; give 1 or more")
+    check_count("--games", args.games, 1)
+    if args.games > MOST_GENERATED:
+        raise UsageError(f"--games is {shown(args.games)}; give at most {MOST_GENERATED:,}")
     publish_generated(
         args.out,
         games=args.games,
@@ -168,6 +180,22 @@ def verify(path: Path, progress: Progress | None = None) -> Manifest:
     return verify_folder(path, progress)
 
 
+def _check_trajectories(path: Path) -> None:
+    """Refuse a source without a single trajectory, which would be imported as nothing."""
+    path = path.expanduser()
+    names: Iterable[str]
+    if path.is_dir():
+        names = (found.name for found in path.rglob(TRAJECTORY_NAME))
+    else:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    if not any(name.endswith(TRAJECTORY_NAME) for name in names):
+        raise DataMissing(
+            f"{path} holds no {TRAJECTORY_NAME}: give the folder or zip of the trajectories "
+            "(json_2.1.1_json.zip), or leave --trajectories out"
+        )
+
+
 def _write(partial: Path, sources: Sequence[GameSource], progress: Progress | None) -> Contents:
     root = partial / LAYOUT_FOLDER
     problems: list[str] = []
@@ -187,6 +215,11 @@ def _write(partial: Path, sources: Sequence[GameSource], progress: Progress | No
         )
     index = GameIndex(games, str(root))
     problems += _problems(index, root)
+    if not any(game.counts for game in index.games):
+        raise DataDamaged(
+            f"none of the {len(games)} games of {sources[0].path} can be played, such as "
+            f"{_why_not(index.games[0])}; get the data again"
+        )
     write_index(partial / INDEX_NAME, root, index.games)
     versions = Counter(game.data_version for game in games)
     notes: dict[str, Json] = {
@@ -226,12 +259,12 @@ def _problems(index: GameIndex, root: Path) -> list[str]:
     """Everything that is incomplete, one sentence each."""
     problems = [f"split {s} is absent" for s in OFFICIAL_COUNTS if s not in index.counts()]
     problems += differences_from_official(index)
-    problems += [
-        f"{game.id} is not in its split: "
-        + ("its family is unknown" if game.solvable else f"solvable is {game.solvable}")
-        for game in index.games
-        if not game.counts
-    ]
+    problems += [_why_not(game) for game in index.games if not game.counts]
     empty = [folder for folder in root.glob("*/*/*") if not (folder / GAME_NAME).is_file()]
     problems += [f"{folder.relative_to(root).as_posix()} has no {GAME_NAME}" for folder in empty]
     return problems
+
+
+def _why_not(game: GameRecord) -> str:
+    reason = "its family is unknown" if game.solvable else f"solvable is {game.solvable}"
+    return f"{game.id} is not in its split: {reason}"

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from agentgym_suite.alfworld.conditions import TooManyBranches
 from agentgym_suite.alfworld.grounding import LiftedGame
 from agentgym_suite.alfworld.planning import Atom, Operator, Relaxation, State, Wish, search
 from agentgym_suite.alfworld.play import Play
-from agentgym_suite.errors import UsageError
+from agentgym_suite.errors import EnvError, UsageError
 
 _RANKED = 30
 _SEARCHED = 3
@@ -40,6 +41,7 @@ class OraclePolicy:
 
         Raises:
             UsageError: the episode is another engine's.
+            EnvError: there are too many ways to act, or to reach the goal.
         """
         play = self._running()
         if not isinstance(play, Play):
@@ -58,15 +60,29 @@ class OraclePolicy:
 
 
 def plan_from(play: Play) -> tuple[Atom, ...] | None:
-    """Ground actions that win an episode from where it is; None when no way was found."""
+    """Ground actions that win an episode from where it is; None when no way was found.
+
+    Raises:
+        EnvError: there are too many ways to act, or to reach the goal.
+    """
     facts, entities = play.facts(), play.game.entities
     types = dict(zip(entities.ids, entities.types, strict=True))
-    game = LiftedGame(play.game.domain.domain, types, play.game.wanted.condition, facts)
-    return find_plan(game, game.changing(facts))
+    try:
+        game = LiftedGame(play.game.domain.domain, types, play.game.wanted.condition, facts)
+        return find_plan(game, game.changing(facts))
+    except TooManyBranches as error:
+        raise EnvError(
+            f"game {play.game.source.game} leaves the oracle too many ways to act or to reach its "
+            "goal: let another agent play it"
+        ) from error
 
 
 def plan_commands(play: Play) -> tuple[str, ...] | None:
-    """The commands that win an episode from where it is; None when no way was found."""
+    """The commands that win an episode from where it is; None when no way was found.
+
+    Raises:
+        EnvError: there are too many ways to act, or to reach the goal.
+    """
     plan, ahead = plan_from(play), play.copy()
     if plan is None:
         return None

@@ -26,6 +26,8 @@ from agentgym_suite.alfworld.goals import Goal, Goals
 from agentgym_suite.alfworld.sources import Source
 
 ROOT_TYPE = "object"
+_MOST_TYPES = 500
+_LONGEST_NAME = 1_000  # characters of an object's id; the official ones have at most 80
 
 
 Typed = tuple[tuple[str, str], ...]
@@ -117,6 +119,8 @@ def read_domain(text: str, source: Source) -> Domain:
     for type_ in list(parents.values()):
         if type_ != ROOT_TYPE:
             parents.setdefault(type_, ROOT_TYPE)
+    if len(parents) > _MOST_TYPES:
+        raise source.too_large(f"{len(parents):,} types")
     for type_ in parents:
         _check_circle(type_, parents, source)
     predicates: dict[str, int] = {EQUAL: 2}
@@ -124,6 +128,7 @@ def read_domain(text: str, source: Source) -> Domain:
         predicates[reader.head(form)] = len(reader.typed(form[1:]))
     reader.predicates = predicates
     constants = reader.typed(sections.get(":constants", []))
+    _check_lengths(_columns(constants)[0], source)
     return Domain(
         name, parents, predicates, constants, tuple(reader.action(form) for form in actions)
     )
@@ -161,6 +166,7 @@ def read_problem(text: str, domain: Domain, source: Source, goals: Goals | None 
     names, types = _even_columns(words) or _columns(
         reader.typed(words or sections.get(":objects", []))
     )
+    _check_lengths(names, source)
     objects = dict(zip(names, types, strict=True))
     twice = Counter(names) if len(objects) < len(names) else {}
     for name in names if twice else dict(domain.constants):
@@ -187,6 +193,12 @@ def _even_columns(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]] |
 
 def _columns(pairs: Typed) -> tuple[Sequence[str], Sequence[str]]:
     return [name for name, _ in pairs], [type_ for _, type_ in pairs]
+
+
+def _check_lengths(names: Sequence[str], source: Source) -> None:
+    longest = max(map(len, names), default=0)
+    if longest > _LONGEST_NAME:
+        raise source.too_large(f"an object's name of {longest:,} characters")
 
 
 def _check_circle(type_: str, parents: dict[str, str], source: Source) -> None:

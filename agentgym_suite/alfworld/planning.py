@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 Atom = tuple[str, ...]
 State = frozenset[Atom]
+_MOST_WORK = 500_000  # operators looked at in one search; the official games need about 1,000
 
 
 class Wish(NamedTuple):
@@ -120,7 +121,7 @@ def search(
         operators: what may be used.
         state: where to begin.
         goal: what shall be granted.
-        most_states: how many states may be looked at.
+        most_states: how many states may be looked at; fewer where there are very many operators.
     """
     relaxation = Relaxation(operators)
 
@@ -136,7 +137,8 @@ def search(
     ways: dict[State, tuple[State, Operator]] = {}
     waiting: list[tuple[int, int, int, State]] = [(0, 0, 0, start)]
     done: set[State] = set()
-    while waiting and len(done) < most_states:
+    work = 0
+    while waiting and len(done) < most_states and work < _MOST_WORK:
         place = heapq.heappop(waiting)[3]
         if place in done:
             continue
@@ -144,6 +146,7 @@ def search(
             return _way(place, ways)
         done.add(place)
         depth = depths[place] + 1
+        work += len(operators)
         for operator in operators:
             if not operator.applicable(place):
                 continue
@@ -151,6 +154,7 @@ def search(
             if depths.get(after, depth + 1) <= depth:
                 continue
             far = distance(after)
+            work += len(operators)
             if far is not None:
                 depths[after], ways[after] = depth, (place, operator)
                 # among equals the deeper one: more of its way is certain

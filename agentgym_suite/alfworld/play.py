@@ -16,7 +16,7 @@ from agentgym_suite.alfworld.grammars import INTRO
 from agentgym_suite.alfworld.ground_game import GroundGame
 from agentgym_suite.alfworld.growth import Leaf, Node
 from agentgym_suite.alfworld.refusals import explain_refusal
-from agentgym_suite.alfworld.rules import Alternative, reference
+from agentgym_suite.alfworld.rules import Alternative, reference, tell
 
 NOTHING_HAPPENS = "Nothing happens."  # the original engine's own words, in no file
 
@@ -45,6 +45,7 @@ class Play:
         observation: the text shown last; after the start, the first observation.
         admissible: the commands that do something now, sorted, without repeats.
         won: whether the goal holds now.
+        effort: what the text that is being told has taken so far.
     """
 
     __slots__ = (
@@ -53,6 +54,7 @@ class Play:
         "_nodes",
         "_views",
         "admissible",
+        "effort",
         "game",
         "names",
         "observation",
@@ -65,6 +67,7 @@ class Play:
         self.admissible = opening.admissible
         self.won = opening.won
         self.observation = opening.observation
+        self.effort = 0
         self._nodes = opening.nodes
         self._changed: set[Atom] = set()
         self._views: dict[int, dict[Access, dict[Row, Rows | None]]] = {}
@@ -92,7 +95,9 @@ class Play:
             return NOTHING_HAPPENS, False
         self._execute(leaf)
         context = self.game.context(self._schema(leaf), leaf.arguments)
-        self.observation = self.game.grammar.wordings[leaf.owner].feedback.write(self, context)
+        self.observation = tell(
+            self.game.grammar.wordings[leaf.owner].feedback.write, self, context
+        )
         return self.observation, True
 
     def copy(self) -> Play:
@@ -110,6 +115,7 @@ class Play:
         other.admissible = self.admissible
         other.won = self.won
         other.observation = self.observation
+        other.effort = 0
         return other
 
     def canonical_state(self) -> str:
@@ -168,6 +174,10 @@ class Play:
     def no_rule(self, name: str) -> Exception:
         """The error for a rule none of whose alternatives applies."""
         return self.game.no_rule(name)
+
+    def too_long(self) -> Exception:
+        """The error for a text that does not come to an end."""
+        return self.game.too_long()
 
     def holds(self, atom: Atom) -> bool:
         """Whether an atom is true now."""
@@ -292,7 +302,7 @@ class Play:
     def _command(self, leaf: Leaf) -> str:
         """The command of a ground action whose template reads the state."""
         context = self.game.context(self._schema(leaf), leaf.arguments)
-        return self.game.grammar.wordings[leaf.owner].template.write(self, context)
+        return tell(self.game.grammar.wordings[leaf.owner].template.write, self, context)
 
 
 def _opens(gate: tuple[tuple[tuple[Atom, bool], ...], ...], changed: set[Atom]) -> bool:
@@ -304,4 +314,4 @@ def open_game(game: GroundGame) -> Opening:
     first = Play(game, Opening([], (), False, ""))
     first._refresh()
     won = first._reaches(game.goal_node)
-    return Opening(first._nodes, first.admissible, won, reference(INTRO)(game, {}))
+    return Opening(first._nodes, first.admissible, won, tell(reference(INTRO), game, {}))

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from agentgym_suite.alfworld.facts import Access, Atom, Row
 from agentgym_suite.alfworld.plans import AllOf, Check, Formula, Members, Plan, Same, Scan
-from agentgym_suite.alfworld.world import World
+from agentgym_suite.alfworld.world import MOST_ANSWERS, World
 
 
 def relaxed_reach(world: World, plans: Sequence[Plan]) -> frozenset[Atom]:
@@ -27,6 +27,7 @@ class _Reach:
     def __init__(self, world: World, plans: Sequence[Plan]) -> None:
         self.world = world
         self.plans = plans
+        self.room = MOST_ANSWERS
         self.atoms: set[Atom] = set(world.start_atoms())
         self.indexes: dict[Access, dict[Row, list[Row]]] = {}
 
@@ -69,15 +70,24 @@ class _Reach:
                 return
         yield binding
 
+    def take(self, answers: int) -> None:
+        self.room -= answers
+        if self.room < 0:
+            raise self.world.overflow()
+
     def extended(self, todo: Scan | Members, binding: list[int]) -> Iterator[list[int]]:
         types = self.world.entities.types
         if isinstance(todo, Members):
-            for entity in self.world.members(todo.type):
+            members = self.world.members(todo.type)
+            self.take(len(members))
+            for entity in members:
                 below = binding.copy()
                 below[todo.slot] = entity
                 yield below
             return
-        for row in self.rows(todo.access, [binding[slot] for slot in todo.given]):
+        rows = self.rows(todo.access, [binding[slot] for slot in todo.given])
+        self.take(len(rows))
+        for row in rows:
             below = binding.copy()
             for position, slot, allowed in todo.binds:
                 if allowed is not None and types[row[position]] not in allowed:

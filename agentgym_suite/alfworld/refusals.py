@@ -37,6 +37,8 @@ def explain_refusal(
         return f"a command of {len(text):,} characters, {text[:40]!r}…, is none of this game"
     plain = _plain(text)
     for exact in admissible:
+        if exact.strip() == text:  # the original lists such a command, too, and never matches it
+            return f"{exact!r} cannot be typed: blanks around a command are not looked at"
         if _plain(exact) == plain:
             return f"{text!r} must be typed exactly as {exact!r}"
     if is_idle(text):

@@ -28,12 +28,22 @@ Context = dict[str, int]
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 MOST_TEXTS = 4096
+#: characters, rules and answers that one text may take; the official ones take under 10,000
+MOST_EFFORT = 1_000_000
+_MOST_ANSWERS = 10_000  # of one query
+_MOST_VISITS = 2_000_000  # of combinations of types, to put one query's answers in order
 DEFINITE, INDEFINITE = "the", "a"  # articles of the format: the original gives every entity these
 EMPTY, SEPARATOR, LAST_SEPARATOR = "list_empty", "list_separator", "list_last_separator"
 
 
 class State(Protocol):
-    """What texts read of an episode."""
+    """What texts read of an episode.
+
+    Attributes:
+        effort: what the text that is being told has taken so far.
+    """
+
+    effort: int
 
     @property
     def names(self) -> list[str]:
@@ -64,6 +74,10 @@ class State(Protocol):
 
     def no_rule(self, name: str) -> Exception:
         """The error for a rule none of whose alternatives applies."""
+        ...
+
+    def too_long(self) -> Exception:
+        """The error for a text that does not come to an end."""
         ...
 
 
@@ -161,7 +175,12 @@ class RuleCompiler:
         def find(state: State, context: Context) -> list[Context]:
             contexts = [context]
             for step in steps:
-                contexts = [found for c in contexts for found in step(state, c)]
+                answers: list[Context] = []
+                for known in contexts:
+                    answers += step(state, known)
+                    if len(answers) > _MOST_ANSWERS:
+                        raise state.too_long()
+                contexts = answers
             return contexts
 
         return find
@@ -172,6 +191,9 @@ class RuleCompiler:
                 raise source.damaged(
                     f"the unknown type {placeholder.type} in the query {atom.predicate}(…)", where
                 )
+        visits = self._types.most_visits([p.type for p in atom.placeholders])
+        if visits > _MOST_VISITS:
+            raise source.too_large(f"{visits:,} orders of types in {atom.predicate}(…)", where)
         number = self._predicates.text_number(atom.predicate, atom.negated)
         if number is None:
             return _nothing
@@ -191,7 +213,7 @@ class RuleCompiler:
             find = self.finder(symbol.query, where, source)
 
             def write(state: State, context: Context) -> str:
-                return "".join([body(state, found) for found in find(state, context)])
+                return _counted(state, "".join([body(state, c) for c in find(state, context)]))
 
             return write
         return self._list(symbol, where, source)
@@ -208,7 +230,7 @@ class RuleCompiler:
             if len(items) < 2:
                 return items[0] if items else empty(state, context)
             head = separator(state, context).join(items[:-1])
-            return f"{head}{last(state, context)}{items[-1]}"
+            return _counted(state, f"{head}{last(state, context)}{items[-1]}")
 
         return write
 
@@ -251,13 +273,27 @@ def _constant(text: str) -> Writer:
     return lambda state, context: text
 
 
+def tell(writer: Writer, state: State, context: Context) -> str:
+    """A whole text: what counts towards ``MOST_EFFORT`` begins anew."""
+    state.effort = 0
+    return writer(state, context)
+
+
+def _counted(state: State, text: str) -> str:
+    """A part of a text: rules that double what they use would never come to an end."""
+    state.effort += len(text) + 1
+    if state.effort > MOST_EFFORT:
+        raise state.too_long()
+    return text
+
+
 def reference(name: str) -> Writer:
     """The text of a rule: that of its first alternative whose condition has an answer."""
 
     def write(state: State, context: Context) -> str:
         for alternative in state.rule(name):
             if alternative.find is None or alternative.find(state, context):
-                return alternative.text.write(state, context)
+                return _counted(state, alternative.text.write(state, context))
         raise state.no_rule(name)
 
     return write

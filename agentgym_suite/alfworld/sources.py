@@ -6,12 +6,14 @@ from typing import NamedTuple
 
 from agentgym_suite.errors import DataDamaged, UnsupportedConstruct
 
+GRAMMAR = "grammar"
+
 
 class Source(NamedTuple):
     """One text of one game: what an error message names first.
 
     Attributes:
-        game: the game's id, or the path of its file.
+        game: the game's id, and the path of its file if it has one.
         part: which text of it: "domain", "problem", "grammar".
     """
 
@@ -27,9 +29,20 @@ class Source(NamedTuple):
 
     def unsupported(self, construct: str, position: str = "") -> UnsupportedConstruct:
         """The error for a construct outside the subset that the engine interprets."""
+        # TextWorld evaluates what stands in a grammar as code: that is nothing to advise
+        mend = (
+            "repair the file" if self.part == GRAMMAR else 'backend="textworld" may play the game'
+        )
         return UnsupportedConstruct(
             f"game {self.game}: {construct}{self._at(position)} in the {self.part} is not "
-            'interpreted by the native engine; backend="textworld" may play the game'
+            f"interpreted by the native engine; {mend}"
+        )
+
+    def too_large(self, what: str, position: str = "") -> UnsupportedConstruct:
+        """The error for a game that would keep the engine busy, or its memory full, for ever."""
+        return UnsupportedConstruct(
+            f"game {self.game}: {what}{self._at(position)} in the {self.part}, more than the "
+            "engine takes; make the game smaller"
         )
 
     @staticmethod

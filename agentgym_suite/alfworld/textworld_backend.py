@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from agentgym_suite.alfworld.game_files import read_bytes
 from agentgym_suite.alfworld.game_index import GameRecord
 from agentgym_suite.data import canonical_json
 from agentgym_suite.errors import EnvError, MissingExtra, UsageError
@@ -53,10 +54,13 @@ class TextWorldBackend:
         """Begin an episode of a game; the first answer.
 
         Raises:
+            DataMissing: the file vanished.
+            DataDamaged: it is not the file that was indexed.
             EnvError: TextWorld could not load the game, or its process ended.
         """
         if self._loaded != record.path:
             self._loaded = ""
+            read_bytes(record.path, record.id, record.sha256)  # the game that the index means
             self.ask(record, {"load": record.path})
             self._loaded = record.path
         return self.ask(record, {"reset": True})

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from agentgym_suite.alfworld.arguments import check_places
 from agentgym_suite.alfworld.game_files import read_game
 from agentgym_suite.alfworld.game_index import GameRecord
 from agentgym_suite.alfworld.games import GameLibrary, open_library
@@ -30,6 +31,7 @@ from agentgym_suite.alfworld.lockstep import (
 )
 from agentgym_suite.alfworld.native_backend import ENGINE_VERSION
 from agentgym_suite.alfworld.textworld_backend import TextWorldBackend
+from agentgym_suite.arguments import check_count
 from agentgym_suite.data import Progress, data_folder, write_json_atomic
 from agentgym_suite.errors import UsageError
 from agentgym_suite.versions import suite_version
@@ -50,7 +52,7 @@ def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``data verify alfworld --against textworld``."""
     add = parser.add_argument
     add("--against", choices=("textworld",), required=True, help="the other engine")
-    add("--data", type=Path, metavar="PATH", help="games to play (default: the imported ones)")
+    add("--data", metavar="PATH", help="games to play (default: the imported ones)")
     add("--generated", action="store_true", help="play generated households instead")
     add("--wording", choices=WORDINGS, default=WORDINGS[0], help="words of generated households")
     add("--games", type=int, default=30, metavar="N", help="how many games (default: 30)")
@@ -70,17 +72,18 @@ def run_compare(args: argparse.Namespace, progress: Progress | None = None) -> i
         UsageError: an option is wrong.
     """
     for name in ("games", "steps", "jobs"):
-        if getattr(args, name) < 1:
-            raise UsageError(f"--{name} is {getattr(args, name)}; give 1 or more")
+        check_count(f"--{name}", getattr(args, name), 1)
     if args.generated and args.data is not None:
         raise UsageError("--data and --generated both say what to play: give one")
+    data = data_folder("alfworld", "alfworld") if args.data is None else args.data
+    places = check_places(data, "--data")
     backends = [TextWorldBackend(args.python) for _ in range(args.jobs)]
     with tempfile.TemporaryDirectory() as folder:
-        place = args.data or data_folder("alfworld", "alfworld")
         if args.generated:
-            place = Path(folder) / "generated"
-            publish_generated(place, games=args.games, seed=args.seed, wording=args.wording)
-        library = open_library(place, progress)
+            generated = Path(folder) / "generated"
+            publish_generated(generated, games=args.games, seed=args.seed, wording=args.wording)
+            places = (str(generated),)
+        library = open_library(places, progress)
         report = compare(
             library, backends, games=args.games, steps=args.steps, seed=args.seed, progress=progress
         )
@@ -164,7 +167,7 @@ def _compare_game(
 ) -> tuple[Tally, Difference | None]:
     tally = Tally()
     ours, theirs = library.compiled(record), backend.load(record)
-    walkthrough = read_game(record.path, record.id).walkthrough
+    walkthrough = read_game(record.path, record.id, record.sha256).walkthrough
     if walkthrough:
         then = fuzzing(_AFTER_THE_WIN, rng)
         found = compare_episode(ours, theirs, replaying(walkthrough, then), tally)

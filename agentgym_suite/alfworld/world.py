@@ -10,8 +10,10 @@ from agentgym_suite.alfworld.facts import Access, Atom, Entities, Row, Rows
 from agentgym_suite.alfworld.pddl import ROOT_TYPE, Problem
 from agentgym_suite.alfworld.plans import Plan
 from agentgym_suite.alfworld.sources import Source
+from agentgym_suite.errors import UnsupportedConstruct
 
 NO_ROWS: Rows = ()
+MOST_ANSWERS = 200_000  # partial answers of conditions; the official games need some thousands
 Columns = list[list[int]]  # for each argument its entities, fact after fact
 
 
@@ -25,10 +27,14 @@ class World:
         entities: its objects, by number in the order of their ids.
         size: number of entities.
         counted: the entities that occur in facts; these share the counters of the names.
+        source: named by errors.
+        room: how many more partial answers of conditions may be worked out.
     """
 
     def __init__(self, domain: CompiledDomain, problem: Problem, source: Source) -> None:
         self.domain = domain
+        self.source = source
+        self.room = MOST_ANSWERS
         self.entities = Entities({**dict(domain.domain.constants), **problem.objects})
         self.size = self.entities.size
         self._columns, self.counted = _numbered(problem, domain, self.entities, source)
@@ -36,6 +42,12 @@ class World:
         self._rows: dict[Access, dict[Row, Rows | list[Row]]] = {}
         self._sets: dict[int, frozenset[Row]] = {}
         self._members: dict[str, frozenset[int]] = {}
+
+    def overflow(self) -> UnsupportedConstruct:
+        """The error for actions or conditions that can be met in too many ways."""
+        return self.source._replace(part="domain").too_large(
+            f"conditions that over {MOST_ANSWERS:,} combinations of objects may meet"
+        )
 
     def few(self, predicate: int) -> int:
         """0 for no fact at the start, 1 for few, 2 for many; static ones count as many."""

@@ -8,6 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
+
+import agentgym_suite  # noqa: F401
 from agentgym_suite.alfworld.generator import generate
 
 SIZES = {"train": 14, "valid_seen": 6, "valid_unseen": 6}
@@ -17,6 +20,16 @@ def write_world(folder: Path) -> Path:
     """Generate the world; return the folder that holds ``json_2.1.1``."""
     generate(folder, games=SIZES, seed=3, check=False)
     return folder
+
+
+def make(data: Any, **kwargs: Any) -> gym.Env[str, str]:
+    """The environment over some data."""
+    return gym.make("ALFWorld-v0", data=data, **kwargs)
+
+
+def game_of(env: gym.Env[str, str]) -> Any:
+    """The environment inside its wrappers."""
+    return env.unwrapped
 
 
 def game_files(folder: Path) -> list[Path]:

@@ -1,61 +1,32 @@
-"""ALFWorld-v0: choice of games, matching of commands, rewards, info, and bad games."""
+"""ALFWorld-v0: episodes and rewards, info, choice of games, policies."""
 
 from __future__ import annotations
 
 import json
 import pickle
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import agentgym_suite  # noqa: F401
 from agentgym_suite.agents import AGENTS
-from agentgym_suite.alfworld.commands import CODEC, find_command, normalise
 from agentgym_suite.alfworld.game_layout import FAMILIES
 from agentgym_suite.episodes import EpisodeRequest
 from agentgym_suite.errors import (
-    AgentGymSuiteError,
-    DataDamaged,
-    DataMissing,
     UnknownSplit,
     UnknownTask,
-    UnsupportedConstruct,
     UsageError,
 )
 from agentgym_suite.playing import run_episode
-from tests.alfworld.small_world import SIZES, edit, expand_official, game_files, write_world
+from tests.alfworld.small_world import SIZES, edit, expand_official, game_files, game_of, make
 
 pytestmark = [
     pytest.mark.usefixtures("fresh_home"),
     pytest.mark.filterwarnings("ignore:.*is not the complete official data"),
 ]
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_world(tmp_path_factory.mktemp("world"))
-
-
-@pytest.fixture
-def own_game(world: Path, tmp_path: Path) -> Path:
-    """A copy of one game, to spoil."""
-    path = tmp_path / "game.tw-pddl"
-    path.write_bytes(game_files(world)[0].read_bytes())
-    return path
-
-
-def make(data: Any, **kwargs: Any) -> gym.Env[str, str]:
-    return gym.make("ALFWorld-v0", data=data, **kwargs)
-
-
-def game_of(env: gym.Env[str, str]) -> Any:
-    return env.unwrapped
 
 
 def win(env: gym.Env[str, str], **options: Any) -> list[tuple[str, float, bool, bool, Any]]:
@@ -155,93 +126,6 @@ def test_pickles_hold_arguments_only_and_play_the_same(world: Path) -> None:
     assert twin.reset(seed=2)[0] == env.reset(seed=2)[0]
 
 
-# ----------------------------------------------------------------------------- commands
-
-
-def test_commands_match_letter_by_letter_but_for_outer_white_space(world: Path) -> None:
-    env = make(world)
-    _, info = env.reset(options={"task_id": 0})
-    for wrong in ("LOOK", "Look", "look.", "l", "", "  ", "go  to drawer 1", "examine", "\x00"):
-        before = info["state_hash"]
-        observation, reward, terminated, _, info = env.step(wrong)
-        assert (observation, reward, terminated) == ("Nothing happens.", 0.0, False)
-        assert not info["action_valid"] and info["action_error"]
-        assert info["parsed_action"] == info["raw_action"] == wrong
-        assert info["state_hash"] == before
-    *_, info = env.step(" \u3000look\n")
-    assert info["action_valid"] and info["parsed_action"] == "look"
-    assert info["metrics"]["invalid_actions"] == 9.0
-
-
-def test_a_command_of_a_megabyte_is_nothing(world: Path) -> None:
-    env = make(world)
-    env.reset(seed=0)
-    observation, *_, info = env.step("x" * 1_000_000)
-    assert observation == "Nothing happens." and "1,000,000 characters" in info["action_error"]
-
-
-def _carry(env: gym.Env[str, str], info: dict[str, Any]) -> tuple[str, str]:
-    """Play a walkthrough up to its last command, which puts something down."""
-    for command in info["walkthrough"][:-1]:
-        env.step(command)
-    thing, _, place = str(info["walkthrough"][-1]).removeprefix("move ").partition(" to ")
-    return thing, place
-
-
-@pytest.mark.parametrize("wording", ["put {} in/on {}", "put {} in {}", "put {} on {}"])
-def test_other_wordings_of_putting_down_are_an_option(world: Path, wording: str) -> None:
-    for accept in (False, True):
-        env = make(world, task_types="Pick", accept_put_alias=accept, walkthrough=True)
-        _, info = env.reset(options={"task_id": 0})
-        thing, place = _carry(env, info)
-        _, reward, terminated, _, info = env.step(wording.format(thing, place))
-        assert (reward, terminated, info["action_valid"]) == (float(accept), accept, accept)
-        if accept:
-            assert info["parsed_action"] == f"move {thing} to {place}"
-
-
-def test_normalising_is_an_option_and_is_recorded(world: Path) -> None:
-    for accept in (False, True):
-        env = make(world, normalise=accept)
-        env.reset(options={"task_id": 0})
-        *_, info = env.step("  Look ! ")
-        assert info["action_valid"] is accept
-        assert info["parsed_action"] == ("look" if accept else "  Look ! ")
-    env = make(world, task_types=1, normalise=True, accept_put_alias=True, walkthrough=True)
-    _, info = env.reset(options={"task_id": 0})
-    thing, place = _carry(env, info)
-    assert env.step(f"Put {thing.upper()}  in {place}.")[1] == 1.0
-
-
-def test_literal_commands_win_over_other_readings() -> None:
-    admissible = ("move a 1 to b 1", "put a 1 in b 1")
-    found = find_command("put a 1 in b 1", admissible, normalised=True, put_alias=True)
-    assert found == "put a 1 in b 1"
-    assert find_command("PUT", admissible, normalised=True, put_alias=True) == "PUT"
-
-
-@given(st.text())
-def test_normalising_twice_changes_nothing_but_final_marks(text: str) -> None:
-    once = normalise(text)
-    assert once == once.lower().strip() or once != once.lower()
-    assert "  " not in once
-
-
-@given(st.text())
-def test_the_codec_keeps_every_command(action: str) -> None:
-    calls = CODEC.to_calls(action)
-    rejoined = "\n".join(CODEC.to_action(call.name, call.arguments) for call in calls)
-    assert rejoined == action.replace("\r\n", "\n").replace("\r", "\n")
-
-
-def test_the_codec_refuses_what_is_no_command() -> None:
-    for name, arguments in (("look", {}), ("command", {}), ("command", {"text": 3})):
-        with pytest.raises(ValueError, match=r"use command|give"):
-            CODEC.to_action(name, arguments)
-    assert CODEC.to_action("command", {"text": "go to\ndesk 1"}) == "go to desk 1"
-    assert CODEC.tools[0] == CODEC.tools[0] and CODEC.tools[0] is not CODEC.tools[0]
-
-
 # --------------------------------------------------------------------------------- info
 
 
@@ -336,17 +220,6 @@ def test_named_games_need_no_split(world: Path) -> None:
     assert len(drawn) == 2
 
 
-def test_unknown_arguments_and_impossible_wishes_are_refused(world: Path) -> None:
-    with pytest.raises(UsageError, match="no argument 'task_type'; did you mean 'task_types'"):
-        make(world, task_type="Pick")
-    with pytest.raises(UsageError, match="no argument 'zzz'; choose .*data, .*render_mode"):
-        make(world, zzz=1)
-    with pytest.raises(UsageError, match="use 'native' or 'textworld'"):
-        make(world, backend="inform")
-    with pytest.raises(UsageError, match="cannot shuffle numbers or show facts"):
-        make(world, backend="textworld", facts=True)
-
-
 # ------------------------------------------------------------------------------ policies
 
 
@@ -359,56 +232,6 @@ def test_the_rule_baseline_does_not_cheat_and_often_succeeds(world: Path) -> Non
     assert all(episode.failure is None for episode in episodes)
     assert all(step.valid for episode in episodes for step in episode.steps)
     assert sum(episode.success for episode in episodes) > len(episodes) / 2
-
-
-# ----------------------------------------------------------------------------- bad games
-
-
-def _without(key: str) -> Callable[[str], str]:
-    return lambda text: text.replace(key, "")
-
-
-@pytest.mark.parametrize(
-    ("key", "change", "error"),
-    [
-        ("pddl_domain", lambda t: t.replace("(:predicates", "(:derived", 1), UnsupportedConstruct),
-        ("pddl_domain", lambda t: t[: len(t) // 2], DataDamaged),
-        ("pddl_problem", lambda t: t.replace("(:init", "(:init (opened ghost)", 1), DataDamaged),
-        ("pddl_problem", lambda t: t.replace("(:goal", "(:goal é", 1), DataDamaged),
-        ("grammar", lambda t: t.replace("{r.name}", "{exit()}", 1), UnsupportedConstruct),
-        ("grammar", lambda t: t.replace("{r.name}", "{1 + 1}", 1), UnsupportedConstruct),
-        ("grammar", lambda t: t.replace("action look", "action loook", 1), AgentGymSuiteError),
-    ],
-)  # fmt: skip
-def test_a_game_the_engine_cannot_take_is_an_error_of_one_sentence_that_names_it(
-    own_game: Path, key: str, change: Callable[[str], str], error: type[Exception]
-) -> None:
-    text = json.loads(own_game.read_text())[key]
-    edit(own_game, **{key: change(text)})
-    env = make(own_game)
-    with pytest.raises(error) as caught:
-        env.reset()
-    message = str(caught.value)
-    assert "\n" not in message and game_of(env).tasks.ids[0] in message
-
-
-def test_a_file_that_vanished_is_named_with_its_id(own_game: Path) -> None:
-    env = make(own_game)
-    task_id = game_of(env).tasks.ids[0]
-    own_game.unlink()
-    with pytest.raises(DataMissing) as caught:
-        env.reset()
-    assert task_id in str(caught.value) and str(own_game) in str(caught.value)
-
-
-def test_an_unreachable_goal_is_a_game_that_cannot_be_won(own_game: Path) -> None:
-    text = json.loads(own_game.read_text())["pddl_problem"]
-    goal = "(:goal (exists (?a - agent ?b - agent) (and (holdsAny ?a) (not (holdsAny ?b))))))"
-    edit(own_game, pddl_problem=text[: text.lower().index("(:goal")] + goal)
-    env = make(own_game)
-    env.reset()
-    episode = run_episode(env, AGENTS["oracle"], EpisodeRequest(game_of(env).tasks.ids[0], seed=0))
-    assert episode.failure is None and not episode.success and len(episode.steps) == 50
 
 
 # ------------------------------------------------------------------------------ real data

@@ -6,7 +6,6 @@ import json
 import os
 import random
 import shutil
-import warnings
 from pathlib import Path
 
 import pytest
@@ -132,7 +131,8 @@ def test_a_damaged_kept_index_is_made_again(world: Path, fresh_home: Path) -> No
     first = index_tree(world)
     (kept,) = (fresh_home / "alfworld" / "indexes").rglob(INDEX_NAME)
     whole = kept.read_bytes()
-    for damaged in (b"", b"{}", b'{"version": 1, "fields": [], "games": []}', b"\xff", whole[:-9]):
+    flipped = whole.replace(b'"custom"', b'"custon"').replace(b'"move+help"', b'"move+hemp"')
+    for damaged in (b"", b"{}", flipped, b"\xff", whole[:-9], b"[" * 200_000):
         kept.write_bytes(damaged)
         assert index_tree(world) == first
         assert kept.read_bytes() == whole
@@ -340,11 +340,17 @@ def test_places_without_games_say_what_is_there(tmp_path: Path) -> None:
         open_library([])
 
 
-def test_an_empty_split_folder_is_a_split_that_is_not_there(world: Path) -> None:
+def test_an_empty_split_folder_is_said_to_be_empty(world: Path) -> None:
     shutil.rmtree(world / "valid_seen")
     (world / "valid_seen").mkdir()
-    with pytest.raises(UnknownSplit, match="valid_seen"):
-        tasks_of(world).split("valid_seen")
+    tasks = tasks_of(world)
+    for name in ("valid_seen", "eval_in_distribution"):
+        with pytest.raises(UnknownSplit, match=rf"split '{name}' is empty: no game.tw-pddl is"):
+            tasks.split(name)
+    for name in ("elsewhere", "..", "", "train/..", "x" * 10_000, "\0", 5):
+        with pytest.raises(UnknownSplit, match="does not exist") as caught:
+            tasks.split(name)  # type: ignore[arg-type]
+        assert len(str(caught.value)) < 500
 
 
 def test_the_same_game_twice_is_refused(world: Path) -> None:
@@ -353,9 +359,17 @@ def test_the_same_game_twice_is_refused(world: Path) -> None:
 
 
 def test_incomplete_official_data_is_warned_of(pristine: Path, tmp_path: Path) -> None:
-    shutil.copytree(pristine, tmp_path / "data")
-    with pytest.warns(UserWarning, match="train has 14 games where 3,553 are official"):
+    root = shutil.copytree(pristine, tmp_path / "data") / "json_2.1.1"
+    shutil.rmtree(root / "valid_seen")
+    shutil.rmtree(root / "valid_unseen")
+    (root / "valid_unseen").mkdir()
+    with pytest.warns(UserWarning) as caught:
         open_library(tmp_path / "data")
+    assert [str(warning.message) for warning in caught] == [
+        f"{root} is not the complete official data: split valid_seen is absent; "
+        "split valid_unseen is empty; train has 14 games where 3,553 are official; "
+        "`agentgym-suite data download alfworld` brings it"
+    ]
 
 
 # ------------------------------------------------------------------------ real data
@@ -365,8 +379,7 @@ def test_official_validation_games_are_all_there_in_the_published_order(
     shared: Path, tmp_path: Path
 ) -> None:
     expand_official(shared, tmp_path)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with pytest.warns(UserWarning, match="official data: split train is absent; `agentgym"):
         index = open_library(tmp_path).index
     assert differences_from_official(index) == ()
     published = json.loads((shared / "data" / "alfworld" / "split_game_ids.json").read_text())

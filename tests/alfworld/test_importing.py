@@ -160,6 +160,28 @@ def test_damaged_games_are_named_and_nothing_is_published(world: Path, tmp_path:
     assert not (tmp_path / "out").exists()
 
 
+def test_an_import_of_which_nothing_can_be_played_is_refused(world: Path, tmp_path: Path) -> None:
+    for path in game_files(world):
+        edit(path, solvable=False)
+    with pytest.raises(DataDamaged, match=rf"none of the {GAMES} games .* solvable is False"):
+        run("import", "alfworld", str(world), "--out", str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_trajectories_without_a_trajectory_are_refused(
+    world: Path, tmp_path: Path, packed: bool
+) -> None:
+    nothing = tmp_path / "nothing"
+    (nothing / "json_2.1.1" / "train").mkdir(parents=True)
+    if packed:
+        nothing = zip_of(world, tmp_path / "none.zip", "nothing")
+    words = ("--trajectories", str(nothing), "--out", str(tmp_path / "out"))
+    with pytest.raises(DataMissing, match=r"none.*|nothing.*holds no traj_data.json"):
+        run("import", "alfworld", str(world), *words)
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_zip_cannot_write_outside_its_place(world: Path, tmp_path: Path) -> None:
     archive = zip_of(world, tmp_path / "tw.zip")
     with zipfile.ZipFile(archive, "a") as grown:
@@ -215,8 +237,12 @@ def test_generated_games_are_published_and_can_be_made_again(
     assert run("verify", str(tmp_path / "one")) == 0
     env = gym.make("ALFWorld-v0", data=tmp_path / "one")
     assert json.loads(env.reset(seed=0)[1]["provenance"])["data_digest"] == one.notes["data_digest"]
-    with pytest.raises(UsageError, match="--games is 0"):
-        run("generate", "alfworld", "--games", "0", "--out", str(tmp_path / "none"))
+    for number, advice in (("0", "give 1 or more"), (str(10**30), "give at most")):
+        with pytest.raises(UsageError, match=f"--games is {number}; {advice}"):
+            run("generate", "alfworld", "--games", number, "--out", str(tmp_path / "none"))
+    for place in ("", "a\0b"):
+        with pytest.raises(UsageError, match="--data is "):
+            run("verify", "--against", "textworld", "alfworld", "--data", place, "--python", "py")
 
 
 def test_published_games_are_known_by_their_own_index_alone(
