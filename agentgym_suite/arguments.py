@@ -1,14 +1,42 @@
-"""Arguments of environments: typed as ``--set KEY=VALUE``, and refused where there is none such."""
+"""Arguments as users give them: typed as ``--set KEY=VALUE``, checked by kind, shown when wrong.
+
+Environments check theirs when they are made, before any data are opened. Every check raises a
+``UsageError`` of one sentence, however long or odd the value is.
+"""
 
 from __future__ import annotations
 
 import difflib
+import errno
 import inspect
 import json
+import numbers
+import os
+import reprlib
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy as np
+
 from agentgym_suite.errors import UsageError
+
+LONGEST_SHOWN = 80
+
+
+def shown(value: object) -> str:
+    """A value as a sentence shows it: as code, on one line, and cut where it is long."""
+    if isinstance(value, str):
+        cut = len(value) > LONGEST_SHOWN
+        rest = f"… ({len(value):,} characters)" if cut else ""
+        return f"{value[:LONGEST_SHOWN]!r}{rest}"
+    short = reprlib.Repr()
+    short.maxstring = short.maxother = LONGEST_SHOWN
+    try:
+        text = " ".join(short.repr(value).split())
+    except ValueError:  # Python writes no number of more than some thousand digits
+        return f"{type(value).__name__} of too many digits to show"
+    return text if len(text) <= 2 * LONGEST_SHOWN else f"{text[: 2 * LONGEST_SHOWN]}…"
 
 
 def key_value(text: str, option: str) -> tuple[str, str]:
@@ -19,7 +47,7 @@ def key_value(text: str, option: str) -> tuple[str, str]:
     """
     key, equals, value = text.partition("=")
     if not (key and equals and value):
-        raise UsageError(f"{option} is {text!r}; write NAME=VALUE")
+        raise UsageError(f"{option} is {shown(text)}; write NAME=VALUE")
     return key, value
 
 
@@ -40,13 +68,95 @@ def refuse_unknown(given: Iterable[str], *takers: Callable[..., object]) -> None
     known.pop("self", None)
     for name in given:
         if name not in known:
-            nearest = difflib.get_close_matches(name, known, n=1)
+            nearest = difflib.get_close_matches(name[:LONGEST_SHOWN], known, n=1)
             advice = f"did you mean {nearest[0]!r}?" if nearest else f"choose {', '.join(known)}"
-            raise UsageError(f"there is no argument {name!r}; {advice}")
+            raise UsageError(f"there is no argument {shown(name)}; {advice}")
+
+
+def check_flag(name: str, value: object) -> bool:
+    """A flag that is one, numpy's too; a text or a number would silently count as true.
+
+    Raises:
+        UsageError: it is anything else.
+    """
+    if not isinstance(value, bool | np.bool_):
+        raise UsageError(f"{name} is {shown(value)}; give True or False")
+    return bool(value)
+
+
+def check_count(name: str, value: object, least: int, *, optional: bool = False) -> None:
+    """Refuse what is not a whole number of at least so much, or more than any index can be.
+
+    Args:
+        name: the argument's name, for the sentence.
+        value: what was given.
+        least: the least value.
+        optional: whether None is fine, too.
+
+    Raises:
+        UsageError: on anything else.
+    """
+    if value is None and optional:
+        return
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not whole or int(value) < least:  # type: ignore[call-overload]
+        or_none = ", or None" if optional else ""
+        raise UsageError(f"{name} is {shown(value)}; give {least} or more{or_none}")
+    if int(value) > sys.maxsize:  # type: ignore[call-overload]
+        raise UsageError(f"{name} is {shown(value)}; give at most {sys.maxsize}")
+
+
+def check_seconds(**times: object) -> None:
+    """Refuse times, given by their arguments' names, that are no numbers.
+
+    Raises:
+        UsageError: one is anything else.
+    """
+    for name, value in times.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise UsageError(f"{name} is {shown(value)}; give seconds")
+
+
+def check_choice(name: str, value: object, known: Iterable[str]) -> str:
+    """A text that is one of those there are.
+
+    Raises:
+        UsageError: naming them.
+    """
+    there = tuple(known)
+    if not isinstance(value, str) or value not in there:
+        raise UsageError(f"{name} is {shown(value)}; use {' or '.join(map(repr, there))}")
+    return value
+
+
+def check_path(name: str, value: object) -> str:
+    """A path as text, with its ``~`` filled in; whether anything is there is not looked at.
+
+    Raises:
+        UsageError: it is neither text nor a path, or empty, or no path can be like that.
+    """
+    path = os.fspath(value) if isinstance(value, str | os.PathLike) else value
+    if not isinstance(path, str) or not path:
+        raise UsageError(f"{name} is {shown(value)}; give a name or a path as text")
+    try:
+        full = os.path.expanduser(path)
+        os.stat(full)
+    except ValueError as error:  # a null character, or one that no name on the disk can have
+        raise UsageError(f"{name} is {shown(value)}, which no path can be; correct it") from error
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise UsageError(
+                f"{name} is {shown(value)}, too long for a path; correct it"
+            ) from error
+    if full.startswith("~"):
+        raise UsageError(
+            f"{name} is {shown(value)}, but there is no such user; write the whole path"
+        )
+    return full
 
 
 def _value(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 
+from agentgym_suite.console import plain_warnings
 from agentgym_suite.errors import AgentGymSuiteError
 from agentgym_suite.versions import suite_version
 
@@ -50,7 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     args = build_parser().parse_args(argv)
     try:
-        return int(args.run(args) or 0)
+        with plain_warnings():
+            return int(args.run(args) or 0)
     except AgentGymSuiteError as error:
         print(f"agentgym-suite: {error}", file=sys.stderr)
         return 2

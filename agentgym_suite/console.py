@@ -1,11 +1,20 @@
-"""The terminal as commands write to it: texts as they are, and a reader that may go away."""
+"""The terminal as commands write to it: texts as they are, and a reader that may go away.
+
+Warnings of libraries and of the suite come as one plain line each.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import sys
+import warnings
+from collections.abc import Iterator
 
 from rich.console import Console
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def console(*, stderr: bool = False, highlight: bool = True) -> Console:
@@ -19,6 +28,22 @@ def console(*, stderr: bool = False, highlight: bool = True) -> Console:
         highlight: colour numbers and names on a terminal.
     """
     return _CommandConsole(stderr=stderr, markup=False, emoji=False, highlight=highlight)
+
+
+@contextlib.contextmanager
+def plain_warnings() -> Iterator[None]:
+    """Tell every warning once, as one line on standard error, without the place in the code."""
+    told: set[str] = set()
+
+    def tell(message: Warning | str, *where: object, **more: object) -> None:
+        words = " ".join(_COLOUR.sub("", str(message)).split()).removeprefix("WARN: ")
+        if words not in told:
+            told.add(words)
+            sys.stderr.write(f"agentgym-suite: warning: {words}\n")
+
+    with warnings.catch_warnings():
+        warnings.showwarning = tell
+        yield
 
 
 class _CommandConsole(Console):

@@ -147,7 +147,7 @@ def read_manifest(
     mend = mend or "see `agentgym-suite data list` for the command that makes it"
     manifest = load_manifest(folder, f"no {kind} at {folder}; {mend}")
     if manifest.kind != kind:
-        raise DataMissing(f"{folder} holds a {manifest.kind}, not a {kind}; {mend}")
+        raise DataMissing(f"{folder} holds {manifest.kind}, not {kind}; {mend}")
     if manifest.version != version:
         raise DataVersion(
             f"{folder} has format version {manifest.version} of {kind}, this version of the "
@@ -303,7 +303,7 @@ def _finished(folder: Path, plan: Mapping[str, Any]) -> Manifest | None:
     for part, wanted in plan.items():
         if canonical_json(found[part]) != canonical_json(wanted):
             raise DataError(
-                f"{folder} already holds a {manifest.kind} with {part} "
+                f"{folder} already holds {manifest.kind} with {part} "
                 f"{canonical_json(found[part])}, not {canonical_json(wanted)}; choose another "
                 "place or remove that folder"
             )

@@ -10,6 +10,7 @@ import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from agentgym_suite import data
 from agentgym_suite.errors import DataDamaged, DataError, DataMissing, DataVersion, UsageError
@@ -22,10 +23,26 @@ from agentgym_suite.sources import Source, find_source, load_sources
 _BUILT_ALONE = re.compile(r"(embedded|cache|lucene)-")
 
 
+class _NameAnywhere(argparse.ArgumentParser):
+    """Takes the options of a data set before its name, too."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse with the name in front, since the rest is for the data set's own parser."""
+        words = list(args or ())
+        takes_rest = any(action.nargs == argparse.REMAINDER for action in self._actions)
+        name = next((word for word in words if word in IMPORTERS), None)
+        if takes_rest and name is not None:
+            words.remove(name)
+            words = [name, *words]
+        return super().parse_known_args(words, namespace)
+
+
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add ``data`` and its subcommands to the parser of the suite."""
     parser = commands.add_parser("data", help="official data: list, download, import, verify")
-    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+    actions = parser.add_subparsers(
+        title="actions", metavar="ACTION", required=True, parser_class=_NameAnywhere
+    )
 
     listing = actions.add_parser("list", help="every data set: here or not, size, licence")
     listing.add_argument(
@@ -86,8 +103,9 @@ def _run_list(args: argparse.Namespace) -> int:
 
     home, sources = data.data_home(), load_sources()
     headings = ("name", "environment", "state", "size", "licence")
+    places = {}  # told below the table: a path as a column leaves no room for the others
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for heading in headings + ("where",) * args.verbose:
+    for heading in headings:
         table.add_column(heading, overflow="fold", no_wrap=heading in headings[:-1])
     homes = {_home_of(source): source for source in sources.values()}
     for folder, source in homes.items():
@@ -95,20 +113,21 @@ def _run_list(args: argparse.Namespace) -> int:
         about = f"~{_size(source.about_bytes)}" if source.about_bytes else "-"
         plays = source.environment if source.name in IMPORTERS else "none yet"
         published = source.page or source.files[0].browser_page
-        where = str(folder) if state == "present" else published
-        cells = (source.name, plays, state, size or about, source.licence, where)
-        table.add_row(*cells[: len(table.columns)])
+        places[source.name] = str(folder) if state == "present" else published
+        table.add_row(source.name, plays, state, size or about, source.licence)
     hidden = 0
     for folder in sorted({path.parent for path in home.glob("*/*/manifest.json")} - set(homes)):
         if _BUILT_ALONE.match(folder.name) and not args.verbose:
             hidden += 1
             continue
         name, plays = folder.relative_to(home).as_posix(), folder.parent.name
-        cells = (name, plays, *_state(folder), "made on this machine", str(folder))
-        table.add_row(*cells[: len(table.columns)])
+        places[name] = str(folder)
+        table.add_row(name, plays, *_state(folder), "made on this machine")
     out = console(highlight=False)
     out.print(f"Data sets in {home}", soft_wrap=True)
     out.print(table)
+    for name, place in places.items() if args.verbose else ():
+        out.print(f"{name}: {place}", soft_wrap=True)
     if hidden:
         out.print(f"and {hidden} that environments built for themselves (--verbose)")
     out.print("agentgym-suite data download NAME fetches and imports one")
@@ -180,7 +199,7 @@ def _run_verify(args: argparse.Namespace) -> int:
     kind = data.load_manifest(folder).kind
     if kind not in CHECKERS:
         known = ", ".join(CHECKERS)
-        raise DataVersion(f"{folder} holds a {kind!r}; this version of the suite verifies {known}")
+        raise DataVersion(f"{folder} holds {kind!r}; this version of the suite verifies {known}")
     with progress_bars() as progress:
         importlib.import_module(CHECKERS[kind]).verify(folder, progress)
     source = sources.get(args.name)

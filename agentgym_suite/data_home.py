@@ -8,6 +8,7 @@ from pathlib import Path
 
 import platformdirs
 
+from agentgym_suite.arguments import shown
 from agentgym_suite.errors import DataMissing, UsageError
 
 MANIFEST_NAME = "manifest.json"
@@ -66,7 +67,7 @@ def find_data(data: Path | str, environment: str) -> Path:
         UsageError: it is neither text nor a path.
     """
     if not isinstance(data, str | os.PathLike):
-        raise UsageError(f"data is {data!r}; give a name or a path as text, or None")
+        raise UsageError(f"data is {shown(data)}; give a name or a path as text, or None")
     named = named_data(data, environment)
     if named is not None:
         return named
@@ -75,7 +76,7 @@ def find_data(data: Path | str, environment: str) -> Path:
     if text and os.path.isdir(folder):
         return folder
     raise DataMissing(
-        f"data is {text!r}, neither a folder nor a data set that is here; `agentgym-suite data "
-        "list` shows what there is, `agentgym-suite data download NAME` fetches it, "
-        "`agentgym-suite data path NAME` says where it lies"
+        f"data is {shown(text)}, neither a folder nor a data set that is here; "
+        "`agentgym-suite data list` shows what there is, `agentgym-suite data download NAME` "
+        "fetches it, `agentgym-suite data path NAME` says where it lies"
     )

@@ -11,17 +11,19 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
 
 from rich.table import Table
 
 from agentgym_suite.console import console
-from agentgym_suite.data import data_home, free_bytes
+from agentgym_suite.data import MANIFEST_NAME, data_home, free_bytes
 from agentgym_suite.errors import RetrievalError
 from agentgym_suite.indexes.java import find_java_home
 from agentgym_suite.registry import ENVIRONMENTS
 from agentgym_suite.versions import suite_version
 
 _LOW_DISK = 2 << 30
+_OTHER_HOME = "set AGENTGYM_SUITE_HOME to a folder you can write"
 #: extra -> the importable module whose presence stands for it
 EXTRA_MODULES: Mapping[str, tuple[str, ...]] = {
     "retrieval": ("huggingface_hub",),
@@ -106,21 +108,33 @@ def _numbers(release: str) -> tuple[int, ...]:
 
 def _data_home() -> list[Finding]:
     home = data_home()
-    nearest = next(folder for folder in (home, *home.parents) if folder.exists())
-    free = free_bytes(nearest)
-    writable = os.access(nearest, os.W_OK)
-    mend = "" if writable else "set AGENTGYM_SUITE_HOME to a folder you can write"
-    if writable and free < _LOW_DISK:
+    free = free_bytes(_nearest(home))
+    mend = "" if _is_writable(home) else _OTHER_HOME
+    if not mend and free < _LOW_DISK:
         mend = "free some space, or set AGENTGYM_SUITE_HOME to another disk"
     return [Finding("data home", f"{home} ({free / 2**30:.1f} GiB free)", True, mend)]
+
+
+def _nearest(folder: Path) -> Path:
+    """The folder itself, or the one above it in which it would be made."""
+    return next(place for place in (folder, *folder.parents) if place.exists())
+
+
+def _is_writable(folder: Path) -> bool:
+    return os.access(_nearest(folder), os.W_OK)
 
 
 def _environments() -> list[Finding]:
     findings = []
     for environment in ENVIRONMENTS:
+        state, mend = "plays", ""
         missing = [extra for extra in environment.extras if not _has_extra(extra)]
-        mend = f"pip install 'agentgym-suite[{','.join(missing)}]'" if missing else ""
-        findings.append(Finding(environment.id, "absent" if missing else "plays", True, mend))
+        world = data_home() / environment.name
+        if missing:
+            state, mend = "absent", f"pip install 'agentgym-suite[{','.join(missing)}]'"
+        elif not (_is_writable(world) or any(world.glob(f"embedded-*/{MANIFEST_NAME}"))):
+            state, mend = "cannot build its embedded world", _OTHER_HOME
+        findings.append(Finding(environment.id, state, True, mend))
     return findings
 
 

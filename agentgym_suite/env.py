@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Self
 import gymnasium as gym
 import numpy as np
 
+from agentgym_suite.arguments import shown
 from agentgym_suite.calls import ActionCodec
 from agentgym_suite.data import canonical_json
 from agentgym_suite.errors import EnvError, EpisodeNotRunning, UsageError
@@ -111,8 +112,8 @@ class TextEnv(gym.Env[str, str], ABC):
         action_length: int = 16384,
         example_actions: Sequence[str] = (),
     ) -> None:
-        if render_mode not in (None, "ansi"):
-            raise UsageError(f"render_mode is {render_mode!r}; use None or 'ansi'")
+        if not isinstance(render_mode, str | None) or render_mode not in (None, "ansi"):
+            raise UsageError(f"render_mode is {shown(render_mode)}; use None or 'ansi'")
         self.render_mode = render_mode
         self.horizon: int | None = None  # set by the wrapper of horizon.py
         self.observation_space = UnicodeText(observation_length)
@@ -201,7 +202,7 @@ class TextEnv(gym.Env[str, str], ABC):
         """
         if name not in self.policies:
             known = ", ".join(self.policies) or "none"
-            raise UsageError(f"{self._name()} has no policy {name!r}; it has: {known}")
+            raise UsageError(f"{self._name()} has no policy {shown(name)}; it has: {known}")
         return self.policies[name](self)
 
     def random_action(self, rng: np.random.Generator) -> str:
@@ -223,10 +224,9 @@ class TextEnv(gym.Env[str, str], ABC):
         """
         if not isinstance(options, Mapping | None):
             raise UsageError(f"options is {type(options).__name__}; give a dict or None")
-        if isinstance(seed, bool) or not isinstance(seed, int | np.integer | None):
-            raise UsageError(f"seed is {seed!r}; give an integer of 0 or more, or None")
-        if seed is not None and seed < 0:
-            raise UsageError(f"seed is {seed}; give an integer of 0 or more, or None")
+        whole = isinstance(seed, int | np.integer | None) and not isinstance(seed, bool)
+        if not whole or (seed is not None and seed < 0):
+            raise UsageError(f"seed is {shown(seed)}; give an integer of 0 or more, or None")
         seed = None if seed is None else int(seed)
         task = self._pick(seed, options or {})
         self._task = task
@@ -312,7 +312,7 @@ class TextEnv(gym.Env[str, str], ABC):
         unknown = [key for key in options if key not in _RESET_OPTIONS]
         if unknown:
             raise UsageError(
-                f"reset option {unknown[0]!r} does not exist; use {', '.join(_RESET_OPTIONS)}"
+                f"reset option {shown(unknown[0])} does not exist; use {', '.join(_RESET_OPTIONS)}"
             )
         tasks = self.tasks
         split = options.get("split", self._split)

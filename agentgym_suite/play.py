@@ -13,9 +13,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from agentgym_suite.arguments import settings
+from agentgym_suite.arguments import settings, shown
 from agentgym_suite.errors import UsageError
 from agentgym_suite.game import Policy, game_of
+from agentgym_suite.making import make_environment
 from agentgym_suite.registry import ENV_IDS, ENVIRONMENTS
 
 _LISTED = 60
@@ -51,21 +52,25 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 def _run(args: argparse.Namespace) -> int:
     with contextlib.suppress(ImportError):  # arrows and history at the prompt, where there are
         importlib.import_module("readline")
-    arguments = settings(args.set) | ({"data": args.data} if args.data else {})
-    with contextlib.closing(gym.make(_env_id(args.env), **arguments)) as env:
-        options = {"task_id": args.task, "split": args.split}
+    arguments = settings(args.set) | _given(data=args.data)
+    with contextlib.closing(make_environment(_env_id(args.env), arguments)) as env:
         observation, info = env.reset(
-            seed=args.seed, options={key: value for key, value in options.items() if value}
+            seed=args.seed, options=_given(task_id=args.task, split=args.split)
         )
         policy = game_of(env).policy(args.agent) if args.agent else None
         return Terminal(env, Console(highlight=False)).play(observation, info, policy)
+
+
+def _given(**options: str | None) -> dict[str, Any]:
+    """The options of the command line that were given; an empty one was."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _env_id(name: str) -> str:
     for environment in ENVIRONMENTS:
         if name.lower() in (environment.id.lower(), environment.name):
             return environment.id
-    raise UsageError(f"environment {name!r} does not exist; use {', '.join(ENV_IDS)}")
+    raise UsageError(f"environment {shown(name)} does not exist; use {', '.join(ENV_IDS)}")
 
 
 class Terminal:

@@ -20,6 +20,7 @@ import gymnasium as gym
 import httpx
 import numpy as np
 
+from agentgym_suite.arguments import check_seconds, shown
 from agentgym_suite.calls import ActionCodec
 from agentgym_suite.errors import EnvError, EpisodeNotRunning, UsageError
 from agentgym_suite.game import Policy
@@ -77,16 +78,19 @@ class RemoteEnv(gym.Env[str, str]):
         codec: ActionCodec | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        if render_mode not in (None, "ansi"):
-            raise UsageError(f"render_mode is {render_mode!r}; use None or 'ansi'")
-        urls = (server_url,) if isinstance(server_url, str) else tuple(server_url)
+        if not isinstance(render_mode, str | None) or render_mode not in (None, "ansi"):
+            raise UsageError(f"render_mode is {shown(render_mode)}; use None or 'ansi'")
+        urls = _addresses(server_url)
+        check_seconds(timeout_s=timeout_s, lease_s=lease_s)
+        if not isinstance(token, str | None):
+            raise UsageError(f"token is {type(token).__name__}; give text, or None")
         self.env_id = env_id
         self.render_mode = render_mode
         self._client = ServerClient(
             urls, token=token, timeout_s=timeout_s, lease_s=lease_s, transport=transport
         )
         weakref.finalize(self, ServerClient.close, self._client)
-        self._env_kwargs = dict(env_kwargs or {})
+        self._env_kwargs = _sendable(env_kwargs or {}, "arguments")
         self._tasks_digest = tasks_digest
         self._codec = codec
         self._arguments: dict[str, Any] = {
@@ -175,9 +179,7 @@ class RemoteEnv(gym.Env[str, str]):
         Raises:
             UsageError: it is called.
         """
-        raise UsageError(
-            f"policy {name!r} of {self.env_id} cannot play over a server; make the environment here"
-        )
+        raise UsageError(f"policy {shown(name)} cannot play over a server; make {self.env_id} here")
 
     def random_action(self, rng: np.random.Generator) -> str:
         """A uniform draw from the admissible actions, or an example of the action space."""
@@ -202,7 +204,7 @@ class RemoteEnv(gym.Env[str, str]):
         if seed is not None:
             body["seed"] = int(seed)
         if options:
-            body["options"] = _sendable(options)
+            body["options"] = _sendable(options, "options")
         handle = self._session()
         answer = self._ask(handle, "reset", body, key=secrets.token_hex(16))
         self._episode = answer["episode"]
@@ -343,7 +345,7 @@ def make_remote(
     """
     if data is not None:
         raise UsageError(
-            f"data is {str(data)[:200]!r}, but a server plays its own; name it where that starts"
+            f"data is {shown(data)}, but a server plays its own; name it where that starts"
         )
     return RemoteEnv(
         env_id,
@@ -359,14 +361,21 @@ def make_remote(
     )
 
 
-def _sendable(options: Mapping[str, Any]) -> dict[str, Any]:
-    body = {name: plain(value) for name, value in options.items()}
+def _addresses(server_url: object) -> tuple[str, ...]:
+    urls = (server_url,) if isinstance(server_url, str) else server_url
+    if not isinstance(urls, list | tuple) or not all(isinstance(url, str) for url in urls):
+        raise UsageError(f"server_url is {shown(server_url)}; give http://host:port, or a list")
+    return tuple(urls)
+
+
+def _sendable(given: Mapping[str, Any], what: str) -> dict[str, Any]:
+    body = {name: plain(value) for name, value in given.items()}
     try:
         json.dumps(body, allow_nan=False, ensure_ascii=False).encode("utf-8")
     except (TypeError, ValueError) as error:
         raise UsageError(
-            f"options {str(options)[:200]!r} cannot be sent to a server ({error}); "
-            "give texts and numbers"
+            f"the {what} {shown(dict(given))} cannot be sent to a server ({error}); "
+            "give texts, numbers, flags and lists of these"
         ) from None
     return body
 

@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import numpy as np
 
+from agentgym_suite.arguments import shown
 from agentgym_suite.calls import CallCodec, Tool
 from agentgym_suite.errors import (
     AgentGymSuiteError,
@@ -108,7 +109,7 @@ class ServerClient:
     ) -> None:
         for url in urls:
             if not _is_address(url):
-                raise UsageError(f"server_url is {url!r}; give http://host:port")
+                raise UsageError(f"server_url is {shown(url)}; give http://host:port")
         if not urls or timeout_s <= 0 or lease_s < 1:
             raise UsageError(
                 f"server_url {list(urls)}, timeout_s {timeout_s}, lease_s {lease_s}; give an "
@@ -306,7 +307,7 @@ class SessionHandle:
 def _is_address(url: str) -> bool:
     try:
         parsed = httpx.URL(url)
-    except httpx.InvalidURL:
+    except (httpx.InvalidURL, UnicodeEncodeError):
         return False
     return parsed.scheme in ("http", "https") and bool(parsed.host)
 
@@ -347,7 +348,9 @@ def tuples(value: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A number of numpy as one that JSON has a form for; anything else as it is."""
+    """Numbers of numpy, in lists too, as JSON has a form for them; anything else as it is."""
+    if isinstance(value, list | tuple):
+        return [plain(member) for member in value]
     return value.item() if isinstance(value, np.generic) else value
 
 

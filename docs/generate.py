@@ -1,4 +1,7 @@
-"""Write what is generated: the command line's page, one for each environment, the schemas.
+"""Write what is generated: the command line's page, environments' references, the schemas.
+
+An environment's page begins with what people wrote, up to ``## Reference``; that and all below it
+is made here of the class's docstring.
 
 A test compares the pages with what this writes, so they cannot go stale: run ``make docs``.
 """
@@ -15,33 +18,55 @@ import gymnasium as gym
 import agentgym_suite  # noqa: F401  (registers the environments)
 from agentgym_suite.cli import build_parser
 from agentgym_suite.evaluation.schema import published_schemas
+from agentgym_suite.importers import IMPORTERS
 from agentgym_suite.registry import ENVIRONMENTS
 
 DOCS = Path(__file__).parent
+REFERENCE = "## Reference\n"
 
 
 def pages() -> dict[Path, str]:
     """Every generated page: path -> text."""
     written = {DOCS / "command-line.md": command_line(), **published_schemas()}
     for environment in ENVIRONMENTS:
-        written[DOCS / f"{environment.name}.md"] = environment_page(environment.id)
+        page = DOCS / f"{environment.name}.md"
+        text = page.read_text(encoding="utf-8") if page.is_file() else ""
+        guide, mark, _ = text.partition(REFERENCE)
+        guide = guide if mark else f"# {environment.id}\n\n"
+        written[page] = guide + reference(environment.id)
     return written
 
 
-def environment_page(env_id: str) -> str:
-    """An environment's class docstring as a page."""
+def reference(env_id: str) -> str:
+    """An environment's class docstring as the last part of its page."""
     game = gym.make(env_id).unwrapped
     documentation = inspect.cleandoc(type(game).__doc__ or "")
     origin = f"made by `make docs` from the docstring of {type(game).__name__}"
-    return f"# {env_id}\n\n<!-- {origin} -->\n\n```text\n{documentation}\n```\n"
+    return f"{REFERENCE}\n<!-- {origin} -->\n\n```text\n{documentation}\n```\n"
 
 
 def command_line() -> str:
     """The help text of every command."""
     parts = ["# The command line\n\n<!-- made by `make docs` -->\n"]
-    for parser in walk(build_parser()):
+    for parser in (*walk(build_parser()), *data_set_parsers()):
         parts.append(f"## {parser.prog}\n\n```text\n{help_text(parser)}\n```\n")
     return "\n".join(parts)
+
+
+def data_set_parsers() -> Iterator[argparse.ArgumentParser]:
+    """What ``data import``, ``generate`` and ``verify`` take after a data set's name."""
+    modules = {importer.module: (name, importer) for name, importer in IMPORTERS.items()}
+    for name, importer in modules.values():
+        module = importer.load()
+        for command, add_arguments, offered in (
+            ("import", "add_import_arguments", True),
+            ("generate", "add_generate_arguments", importer.generates),
+            ("verify", "add_compare_arguments", importer.compares),
+        ):
+            if offered:
+                parser = argparse.ArgumentParser(prog=f"agentgym-suite data {command} {name}")
+                getattr(module, add_arguments)(parser)
+                yield parser
 
 
 def walk(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from agentgym_suite.agents import AGENTS
-from agentgym_suite.arguments import key_value, settings
+from agentgym_suite.arguments import key_value, settings, shown
 from agentgym_suite.console import console
 from agentgym_suite.errors import UsageError
 from agentgym_suite.evaluation.agent_runs import AgentRuns, folder_name, run_agents
@@ -62,9 +62,8 @@ def _register_evaluate(commands: argparse._SubParsersAction[argparse.ArgumentPar
     parser.add_argument(
         "--split",
         metavar="NAME",
-        default="",
-        help="split for --env: train, eval or test, or another one that `agentgym-suite list "
-        "--tasks` shows (default: test)",
+        help="split for --env, one that `agentgym-suite list --tasks` shows (default: test, else "
+        "valid_unseen, else the last one; games that were named one by one are all played)",
     )
     parser.add_argument(
         "--set",
@@ -177,19 +176,21 @@ def _report(args: argparse.Namespace) -> int:
 def _opened(args: argparse.Namespace) -> OpenSuite:
     data = dict(key_value(text, "--data") for text in args.data)
     if args.suite:
-        if args.split or args.set:
+        if args.split is not None or args.set:
             raise UsageError("--split and --set go with --env; a suite has its own")
         suite = load_suite(args.suite).part(
             tasks=args.tasks, episodes=args.episodes, trials=args.trials
         )
         return open_suite(suite, data, allow_missing=args.allow_missing)
+    if args.split == "":  # a variable of the shell that is not set
+        raise UsageError("--split is empty; name a split, or leave it out")
     stray = sorted(set(data) - {args.env})
     if stray:
-        raise UsageError(f"--data is given for {stray[0]!r}, but --env is {args.env!r}")
+        raise UsageError(f"--data is given for {shown(stray[0])}, but --env is {shown(args.env)}")
     return ad_hoc_suite(
         args.env,
         data=data.get(args.env),
-        split=args.split,
+        split=args.split or "",
         tasks=args.tasks,
         trials=args.trials or 1,
         kwargs=settings(args.set),

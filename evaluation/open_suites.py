@@ -6,11 +6,7 @@ its store and its index.
 
 from __future__ import annotations
 
-import contextlib
-import difflib
-import inspect
 import json
-import re
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -20,13 +16,16 @@ from typing import Any
 
 import gymnasium as gym
 
-from agentgym_suite.errors import AgentGymSuiteError, MissingExtra, UnknownTask, UsageError
+from agentgym_suite.arguments import shown
+from agentgym_suite.errors import MissingExtra, UnknownTask, UsageError
 from agentgym_suite.evaluation.suites import EnvEntry, Suite, check_entry, shown_ids
 from agentgym_suite.game import game_of
+from agentgym_suite.making import make_environment
 from agentgym_suite.spaces import without_surrogates
 from agentgym_suite.tasks import TaskSet
 
-_UNEXPECTED = re.compile(r"unexpected keyword argument '(\w+)'")
+#: splits that measure an agent, in the order in which one is taken where nobody chose
+_MEASURING = ("named", "test", "valid_unseen", "valid_seen")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,54 +59,12 @@ def make_env(entry: EnvEntry, data: str | None) -> gym.Env[str, str]:
     Raises:
         UsageError: it is not registered, cannot be made, or an argument is wrong.
     """
-    if entry.id not in gym.registry:
-        raise UsageError(f"environment {entry.id!r} is not registered; see `agentgym-suite list`")
     kwargs: dict[str, Any] = dict(entry.kwargs)
     if entry.split:
         kwargs["split"] = entry.split
     if data is not None:
         kwargs["data"] = data
-    try:
-        # The checker is for authors of environments; it would check every episode's first step.
-        return gym.make(
-            entry.id, max_episode_steps=entry.max_steps, disable_env_checker=True, **kwargs
-        )
-    except TypeError as error:
-        if not kwargs:
-            raise  # nothing that the caller gave: a fault of the environment
-        raise UsageError(_wrong_argument(entry.id, kwargs, error)) from error
-    except gym.error.Error as error:
-        if isinstance(error, AgentGymSuiteError):
-            raise
-        raise UsageError(f"{entry.id} cannot be made: {error}") from error
-
-
-def _wrong_argument(env_id: str, kwargs: Mapping[str, Any], error: TypeError) -> str:
-    """A sentence about arguments that an environment refuses, with the nearest legal one."""
-    unknown = _UNEXPECTED.search(str(error))
-    if unknown is None:
-        given = ", ".join(f"{name}={value!r}" for name, value in kwargs.items())
-        return f"{env_id} cannot be made with {given}: {error}"
-    name = unknown[1]
-    legal = _legal_arguments(env_id)
-    nearest = difflib.get_close_matches(name, legal, n=1)
-    advice = f"did you mean {nearest[0]!r}?" if nearest else f"use {', '.join(sorted(legal))}"
-    return f"{env_id} has no argument {name!r}; {advice}"
-
-
-def _legal_arguments(env_id: str) -> set[str]:
-    """The keyword arguments of an environment's class and of those it passes the rest to."""
-    names = set()
-    with contextlib.closing(gym.make(env_id, disable_env_checker=True)) as env:
-        for cls in type(env.unwrapped).__mro__:
-            constructor = cls.__dict__.get("__init__")
-            if constructor is None:
-                continue
-            parameters = list(inspect.signature(constructor).parameters.values())[1:]
-            names |= {p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
-            if not any(p.kind is p.VAR_KEYWORD for p in parameters):
-                break
-    return names
+    return make_environment(entry.id, kwargs, max_episode_steps=entry.max_steps)
 
 
 def open_environment(entry: EnvEntry, data: str | None) -> OpenEnvironment:
@@ -150,7 +107,7 @@ def open_suite(suite: Suite, data: Mapping[str, str], *, allow_missing: bool) ->
     stray = sorted(set(data) - {entry.id for entry in suite.envs})
     if stray:
         names = ", ".join(entry.id for entry in suite.envs)
-        raise UsageError(f"data is given for {stray[0]!r}; suite {suite.id} has {names}")
+        raise UsageError(f"data is given for {shown(stray[0])}; suite {suite.id} has {names}")
     environments, absent = [], []
     for entry in suite.envs:
         if entry.id not in gym.registry:
@@ -209,7 +166,7 @@ def ad_hoc_suite(
     Args:
         env_id: Gymnasium id.
         data: path of official files; None for the embedded world.
-        split: the split; "" takes "test".
+        split: the split; "" takes the one that measures agents, see ``measuring_split``.
         tasks: task ids or numbers; empty takes the whole split.
         trials: how often each task is played.
         max_steps: horizon; None keeps the environment's own.
@@ -225,7 +182,7 @@ def ad_hoc_suite(
         ids = [environment.tasks.ids[environment.tasks.resolve(task)] for task in tasks]
         label = split or "tasks"
     else:
-        label = split or "test"
+        label = split or measuring_split(environment.tasks)
         ids = [environment.tasks.ids[place] for place in environment.tasks.split(label)]
         entry = replace(entry, split=label)
     entry = replace(entry, tasks=tuple(ids[:episodes]))
@@ -239,6 +196,21 @@ def ad_hoc_suite(
         departures=("ad-hoc suite, none of the published ones",),
     )
     return OpenSuite(suite, suite.digest, (replace(environment, entry=entry),))
+
+
+def measuring_split(tasks: TaskSet) -> str:
+    """The split that is played where nobody chose one: held-out tasks, if the data have any.
+
+    Games that were named one by one, else test, valid_unseen or valid_seen, else the last split
+    that has a task.
+
+    Raises:
+        UsageError: the data have no task at all.
+    """
+    filled = [name for name, members in tasks.splits.items() if len(members)]
+    if not filled:
+        raise UsageError("no split of the data has a task; give other data")
+    return next((name for name in _MEASURING if name in filled), filled[-1])
 
 
 def _fit(

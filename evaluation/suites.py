@@ -15,6 +15,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from agentgym_suite.arguments import shown
 from agentgym_suite.errors import DataError, DataMissing, UsageError
 from agentgym_suite.files import json_digest
 from agentgym_suite.prompts import prompt_template
@@ -179,7 +180,9 @@ def load_suite(name: str | Path) -> Suite:
         return parse_suite(_text_of(path), source=str(path), folder=path.parent)
     known = shipped_suites()
     if text not in known:
-        raise UsageError(f"suite {text!r} does not exist; use {', '.join(known)} or a .toml file")
+        raise UsageError(
+            f"suite {shown(text)} does not exist; use {', '.join(known)} or a .toml file"
+        )
     resource = files("agentgym_suite.evaluation").joinpath("suites", f"{text}.toml")
     return parse_suite(resource.read_text("utf-8"), source=f"suite {text}")
 
@@ -232,7 +235,7 @@ def parse_suite(text: str, *, source: str, folder: Path | None = None) -> Suite:
 
 def _parse_entry(raw: Any, source: str, folder: Path | None) -> EnvEntry:
     if not isinstance(raw, dict):
-        raise UsageError(f"{source} is {raw!r}; write a table")
+        raise UsageError(f"{source} is {shown(raw)}; write a table")
     _refuse_unknown(raw, _ENV_KEYS, source)
     entry = EnvEntry(
         id=_typed(raw, "id", str, source),
@@ -288,7 +291,7 @@ def _task_ids(raw: Mapping[str, Any], source: str, folder: Path | None) -> tuple
         tasks = _typed(raw, "tasks", list, source)
         wrong = [task for task in tasks if not isinstance(task, str)]
         if wrong:
-            raise UsageError(f"{source} has the task {wrong[0]!r}; write task ids as strings")
+            raise UsageError(f"{source} has the task {shown(wrong[0])}; write task ids as strings")
         return tuple(tasks)
     name = _typed(raw, "task_list", str, source)
     path = None if folder is None else folder / name
@@ -332,7 +335,7 @@ def _refuse_unknown(raw: Mapping[str, Any], known: set[str], source: str) -> Non
     unknown = sorted(set(raw) - known)
     if unknown:
         raise UsageError(
-            f"{source} has the unknown key {unknown[0]!r}; use {', '.join(sorted(known))}"
+            f"{source} has the unknown key {shown(unknown[0])}; use {', '.join(sorted(known))}"
         )
 
 
@@ -342,5 +345,5 @@ def _typed(raw: Mapping[str, Any], key: str, kind: type, source: str, *default: 
     value = raw.get(key)
     if not isinstance(value, kind) or isinstance(value, bool):
         wanted = {str: "a string", int: "an integer", list: "a list", dict: "a table"}[kind]
-        raise UsageError(f"{source} has {key} = {value!r}; give {wanted}")
+        raise UsageError(f"{source} has {key} = {shown(value)}; give {wanted}")
     return value

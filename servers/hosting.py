@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from agentgym_suite.arguments import shown
 from agentgym_suite.errors import AgentGymSuiteError, UsageError
 from agentgym_suite.servers.bodies import invalid
 from agentgym_suite.servers.env_sessions import EnvSession, RunningWork
@@ -165,13 +166,16 @@ class EnvHost:
                     f"{env_id} takes {', '.join(info['remote_kwargs'])}",
                     field=f"env_kwargs.{name[:80]}",
                 )
-            if not isinstance(value, str | int | float | None):
-                raise invalid(f"env_kwargs.{name}", "is no plain value; give text, number or flag")
+            if not _is_plain(value):
+                raise invalid(
+                    f"env_kwargs.{name}",
+                    "is no plain value; give text, number or flag, or a list of these",
+                )
         horizon = kwargs.get(HORIZON_KWARG, 1)
         if isinstance(horizon, bool) or not isinstance(horizon, int) or not _is_horizon(horizon):
             raise invalid(
                 f"env_kwargs.{HORIZON_KWARG}",
-                f"is {horizon!r}; give 1 or more steps",
+                f"is {shown(horizon)}; give 1 or more steps",
             )
         try:
             place = self.table.add(EnvSession(self.served[env_id], kwargs), lease_s)
@@ -348,6 +352,12 @@ def _check_whole(place: EnvPlace) -> None:
             f"the session is broken: {place.value.broken}; delete it and make a new one",
             session_id=place.id,
         )
+
+
+def _is_plain(value: Any) -> bool:
+    """What a client may give for an argument: nothing that holds more than one floor."""
+    members = value if isinstance(value, list) else [value]
+    return all(isinstance(member, str | int | float | None) for member in members)
 
 
 def _is_horizon(steps: int) -> bool:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import warnings
+from pathlib import Path
 
+import gymnasium as gym
 import pytest
 
 from agentgym_suite import doctor
@@ -52,6 +55,28 @@ def test_a_file_that_cannot_be_used_is_one_sentence(
     assert capsys.readouterr().err == expected
 
 
+@pytest.mark.filterwarnings("default")
+def test_a_warning_is_one_plain_line_told_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def warn(name: str) -> str:
+        for _ in range(3):
+            with warnings.catch_warnings():  # forgets which warnings were shown
+                warnings.warn("the data are\n not complete", stacklevel=1)
+        gym.logger.warn("an old id")
+        raise UsageError("nowhere to play")
+
+    shown_by = warnings.showwarning
+    monkeypatch.setattr("agentgym_suite.play._env_id", warn)
+    assert main(["play"]) == 2
+    assert capsys.readouterr().err == (
+        "agentgym-suite: warning: the data are not complete\n"
+        "agentgym-suite: warning: an old id\n"
+        "agentgym-suite: nowhere to play\n"
+    )
+    assert warnings.showwarning is shown_by
+
+
 def test_the_module_is_the_command() -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", "agentgym_suite", "--version"],
@@ -88,6 +113,20 @@ def test_doctor_fails_on_a_home_that_cannot_be_written(monkeypatch: pytest.Monke
     monkeypatch.setattr(doctor.os, "access", lambda *args: False)
     (finding,) = doctor._data_home()
     assert finding.required and "AGENTGYM_SUITE_HOME" in finding.mend
+
+
+def test_doctor_says_who_cannot_build_a_world(
+    fresh_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor.os, "access", lambda *args: False)
+    built = fresh_home / "webshop" / "embedded-1" / "manifest.json"
+    built.parent.mkdir(parents=True)
+    built.write_text("{}")
+    states = {finding.subject: finding for finding in doctor._environments()}
+    assert states["WebShop-v0"].state == "plays" and not states["WebShop-v0"].mend
+    household = states["ALFWorld-v0"]
+    assert household.state == "cannot build its embedded world"
+    assert household.required and "AGENTGYM_SUITE_HOME" in household.mend
 
 
 @pytest.mark.parametrize("name", ["WebShop-v0", "webshop", "WEBSHOP-V0"])

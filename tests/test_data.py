@@ -103,7 +103,7 @@ def test_missing_other_kind_and_other_version(tmp_path: Path) -> None:
     with pytest.raises(DataMissing, match=r"no test-store at .*; run `make it`"):
         data.read_manifest(tmp_path / "no", kind="test-store", version=1, mend="run `make it`")
     build(tmp_path / "store")
-    with pytest.raises(DataMissing, match="holds a test-store, not a bm25-index"):
+    with pytest.raises(DataMissing, match="holds test-store, not bm25-index"):
         data.read_manifest(tmp_path / "store", kind="bm25-index", version=1)
     with pytest.raises(DataVersion, match="has format version 1 .* reads 2"):
         data.read_manifest(tmp_path / "store", kind="test-store", version=2)

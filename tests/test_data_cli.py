@@ -221,7 +221,7 @@ def test_verify_goes_by_what_lies_there(importing: Importing, tmp_path: Path) ->
         ("webshop-store", 99, "format version 99"),
         ("webshop-files", 99, "format version 99"),
         ("bm25-index", 99, "format version 99"),
-        ("cupboard", 1, "holds a 'cupboard'; this version of the suite verifies webshop-store"),
+        ("cupboard", 1, "holds 'cupboard'; this version of the suite verifies webshop-store"),
     ):
         publish(folder, kind, version)
         with pytest.MonkeyPatch.context() as patch:
@@ -266,9 +266,34 @@ def test_list_shows_state_size_licence_and_place(
     assert "and 3 that environments built for themselves (--verbose)" in text
     text, rows = listed("--verbose")
     assert all(name in text for name in ("embedded-1-2-3", "cache-ab", "lucene-ab"))
-    assert any(row[0] == "toys" and row[-1] == str(home / "webshop" / "toys") for row in rows)
+    assert ["toys:", str(home / "webshop" / "toys")] in rows
+    assert ["toys", "webshop", "present", "14", "B", "CC0", "for", "toys"] in rows
     (home / "webshop" / "toys" / "manifest.json").write_text("{")
     assert any(row[:3] == ["toys", "webshop", "damaged"] for row in listed()[1])
+
+
+def test_places_leave_the_table_of_a_narrow_terminal_whole(
+    importing: Importing, home: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("download", "toys", "--yes")
+    capsys.readouterr()
+    monkeypatch.setenv("COLUMNS", "80")
+    run("list")
+    table = capsys.readouterr().out
+    run("list", "--verbose")
+    told = capsys.readouterr().out
+    rows = [line for line in table.splitlines() if line.startswith(" ")]
+    assert rows and all(row in told for row in rows)
+    assert f"toys: {home / 'webshop' / 'toys'}\n" in told
+
+
+@pytest.mark.parametrize("action", ["import", "generate", "verify"])
+def test_options_may_come_before_the_name(action: str) -> None:
+    parser = argparse.ArgumentParser()
+    data_cli.register(parser.add_subparsers(required=True))
+    for words in (["alfworld", "--seed", "1"], ["--seed", "1", "alfworld"]):
+        args = parser.parse_args(["data", action, *words])
+        assert (args.name, args.rest) == ("alfworld", ["--seed", "1"])
 
 
 def publish_nothing(folder: Path) -> None:

@@ -12,10 +12,13 @@ from types import ModuleType
 import pytest
 
 from agentgym_suite.cli import build_parser
+from agentgym_suite.registry import ENVIRONMENTS, Environment
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-COMMAND = re.compile(r"^agentgym-suite .*?(?<!\\)$", re.MULTILINE | re.DOTALL)
+PAGES = {
+    page.name: page.read_text(encoding="utf-8")
+    for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))
+}
 
 
 def generator() -> ModuleType:
@@ -26,13 +29,19 @@ def generator() -> ModuleType:
     return module
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+def blocks(language: str) -> list[tuple[str, str]]:
+    """(page, text) of every block of code in a language."""
+    return [
+        (name, block)
+        for name, page in PAGES.items()
+        for block in re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
+    ]
 
 
-def shell_commands() -> list[str]:
-    text = "\n".join(blocks("sh")).replace("\\\n", " ")
-    return [line.split("#")[0].strip() for line in text.splitlines() if line.split("#")[0].strip()]
+def shell_commands(program: str) -> list[str]:
+    text = "\n".join(block for _, block in blocks("sh")).replace("\\\n", " ")
+    lines = (line.split("#")[0].strip() for line in text.splitlines())
+    return sorted({line for line in lines if line.split(" ")[0] == program})
 
 
 def test_generated_pages_are_current() -> None:
@@ -54,25 +63,38 @@ def test_every_command_and_option_has_help() -> None:
             assert parser.get_default("run") is not None, parser.prog
 
 
-@pytest.mark.parametrize("command", [c for c in shell_commands() if c.startswith("agentgym-suite")])
-def test_commands_of_the_readme_parse(command: str) -> None:
-    assert callable(build_parser().parse_args(shlex.split(command)[1:]).run)
+@pytest.mark.parametrize("command", shell_commands("agentgym-suite"))
+def test_commands_of_the_pages_parse(command: str) -> None:
+    args = build_parser().parse_args(shlex.split(command)[1:])
+    assert callable(args.run)
+    if getattr(args, "rest", None):  # what comes after a data set's name has a parser of its own
+        parsers = {parser.prog: parser for parser in generator().data_set_parsers()}
+        prog = " ".join(shlex.split(command)[:4])
+        assert parsers[prog].parse_args(args.rest)
 
 
-@pytest.mark.parametrize("command", [c for c in shell_commands() if c.startswith("make")])
-def test_make_targets_of_the_readme_exist(command: str) -> None:
+@pytest.mark.parametrize("command", shell_commands("make"))
+def test_make_targets_of_the_pages_exist(command: str) -> None:
     target = command.split()[1]
     assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
 
 
-@pytest.mark.parametrize("block", blocks("python"))
-def test_python_examples_of_the_readme_run(
-    block: str, fresh_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("page", "block"), blocks("python"))
+def test_python_examples_of_the_pages_run(
+    page: str, block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    exec(compile(block, "README.md", "exec"), {"__name__": "readme"})
+    exec(compile(block, page, "exec"), {"__name__": "example"})
 
 
-def test_links_of_the_readme_lead_somewhere() -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", README):
-        assert (ROOT / target).exists(), target
+@pytest.mark.parametrize("environment", ENVIRONMENTS, ids=lambda one: one.name)
+def test_every_environment_has_a_page_that_begins_with_a_guide(environment: Environment) -> None:
+    guide, reference, _ = PAGES[f"{environment.name}.md"].partition(generator().REFERENCE)
+    assert guide.startswith(f"# {environment.id}\n") and len(guide.split()) > 5 and reference
+
+
+def test_links_of_the_pages_lead_somewhere() -> None:
+    for name, page in PAGES.items():
+        folder = ROOT if name == "README.md" else ROOT / "docs"
+        for target in re.findall(r"\]\(([^)#]+)\)", page):
+            assert target.startswith("http") or (folder / target).exists(), (name, target)

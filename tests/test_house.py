@@ -20,7 +20,7 @@ FOLDERS = ("agentgym_suite", *OUTER)
 FLOORS = {
     0: "errors spaces calls versions horizon arguments console dice json_stream files",
     1: "data data_home sources downloads deliveries download_pages tasks replies prompts rewards"
-    " game env remote remote_client registry progress_bars indexes",
+    " game env making remote remote_client registry progress_bars indexes",
     2: "alfworld webshop multihop_qa paper_search engines agents episodes playing rollouts"
     " ray_pool",
     3: "evaluation trainers servers",

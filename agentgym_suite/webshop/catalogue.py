@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentgym_suite.arguments import check_count, shown
 from agentgym_suite.data import Json, Manifest, Progress
 from agentgym_suite.errors import UsageError
 from agentgym_suite.indexes.hits import Hits
-from agentgym_suite.webshop.arguments import check_count
 from agentgym_suite.webshop.goals import Goal, GoalKind, GoalSet
 from agentgym_suite.webshop.product_search import (
     MOST_HITS,
@@ -59,11 +59,13 @@ class CatalogueChoice:
             ("goals", self.goals, (None, "human", "synthetic")),
             ("search", self.search, ("bm25", "lucene")),
         ):
-            if value not in allowed:
+            if not isinstance(value, str | None) or value not in allowed:
                 known = ", ".join(map(repr, allowed))
-                raise UsageError(f"{name} is {value!r}; choose one of {known}")
+                raise UsageError(f"{name} is {shown(value)}; choose one of {known}")
         if self.filter_goals is not None and not callable(self.filter_goals):
-            raise UsageError(f"filter_goals is {self.filter_goals!r}; give a function, or None")
+            raise UsageError(
+                f"filter_goals is {shown(self.filter_goals)}; give a function, or None"
+            )
         check_count("limit_goals", self.limit_goals, 1, optional=True)
         check_count("cache_size", self.cache_size, 0)
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
+from agentgym_suite.arguments import check_count, check_flag, refuse_unknown, shown
 from agentgym_suite.data import canonical_json
 from agentgym_suite.env import TextEnv, Transition
 from agentgym_suite.errors import UnknownSplit, UsageError
@@ -17,7 +18,6 @@ from agentgym_suite.game import Policy
 from agentgym_suite.tasks import NumberedIds, Task, TaskSet
 from agentgym_suite.webshop import policies
 from agentgym_suite.webshop.actions import CODEC, parse_action
-from agentgym_suite.webshop.arguments import check_count, refuse_unknown
 from agentgym_suite.webshop.catalogue import Catalogue, CatalogueChoice, open_chosen
 from agentgym_suite.webshop.controls import SEARCH_TEMPLATE
 from agentgym_suite.webshop.goals import SPLITS, Goal, GoalKind
@@ -57,8 +57,8 @@ class WebShopEnv(TextEnv):
 
     Action Space:
         ``UnicodeText``. ``search[keywords]`` on any page, ``click[element]`` for an element of the
-        current page, lower case. Anything else, or an element that is not there, changes nothing:
-        the step counts, ``action_valid`` is False and ``action_error`` says why.
+        current page, lower case; at most 16,384 characters. Anything else changes nothing: the
+        step counts, ``action_valid`` is False and ``action_error`` says why.
 
     Observation Space:
         ``UnicodeText``. ``text``: visible text nodes joined by `` [SEP] ``. ``text_rich``: one line
@@ -204,9 +204,11 @@ class WebShopEnv(TextEnv):
     ) -> None:
         check_count("num_prev_obs", num_prev_obs, 0)
         check_count("num_prev_actions", num_prev_actions, 0)
+        if catalogue is not None and not hasattr(catalogue, "goals"):
+            raise UsageError(f"catalogue is {shown(catalogue)}; give what open_catalogue returns")
         splits = SPLITS if catalogue is None else tuple(catalogue.goals.splits)
-        if split not in splits:
-            raise UnknownSplit(f"split {split!r} does not exist; choose {', '.join(splits)}")
+        if not isinstance(split, str) or split not in splits:
+            raise UnknownSplit(f"split {shown(split)} does not exist; choose {', '.join(splits)}")
         super().__init__(
             split=split,
             render_mode=render_mode,
@@ -218,13 +220,13 @@ class WebShopEnv(TextEnv):
             search,
             filter_goals,
             limit_goals,
-            special_queries,
+            check_flag("special_queries", special_queries),
         )
         self._mode = check_mode(observation_mode)
         self._html = HtmlPages() if self._mode == "html" else None
-        self._strict = strict
-        self._show_attrs = show_attrs
-        self._reveal_goal = reveal_goal
+        self._strict = check_flag("strict", strict)
+        self._show_attrs = check_flag("show_attrs", show_attrs)
+        self._reveal_goal = check_flag("reveal_goal", reveal_goal)
         self._history = History(num_prev_obs, num_prev_actions)
         self._catalogue = catalogue
         self._session: ShopSession | None = None

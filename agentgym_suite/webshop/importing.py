@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from agentgym_suite.arguments import check_count
 from agentgym_suite.data import Manifest, Progress, load_manifest, read_manifest, verify_folder
 from agentgym_suite.errors import UsageError
 from agentgym_suite.files import explain_damage
-from agentgym_suite.webshop.arguments import check_count
 from agentgym_suite.webshop.catalogue import default_goals
 from agentgym_suite.webshop.generated_files import (
     GENERATED_KIND,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from agentgym_suite.arguments import shown
 from agentgym_suite.errors import UsageError
 from agentgym_suite.webshop.html import HtmlPages
 from agentgym_suite.webshop.pages import page_segments
@@ -21,9 +22,11 @@ def check_mode(mode: str) -> ObservationMode:
         UsageError: there is no such mode.
     """
     for known in OBSERVATION_MODES:
-        if mode == known:
+        if isinstance(mode, str) and mode == known:
             return known
-    raise UsageError(f"observation_mode is {mode!r}; use one of {', '.join(OBSERVATION_MODES)}")
+    raise UsageError(
+        f"observation_mode is {shown(mode)}; use one of {', '.join(OBSERVATION_MODES)}"
+    )
 
 
 class Observer:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
 
+from agentgym_suite.arguments import check_count, check_path, shown
 from agentgym_suite.data import (
     Json,
     Manifest,
@@ -22,7 +23,6 @@ from agentgym_suite.data import (
     read_manifest,
 )
 from agentgym_suite.errors import DataMissing, UsageError
-from agentgym_suite.webshop.arguments import check_count
 from agentgym_suite.webshop.generated_files import (
     GENERATED_KIND,
     GENERATED_VERSION,
@@ -79,11 +79,11 @@ def choose_store(
         UsageError: an argument is of another type, or a number below 1.
     """
     check_count("num_products", num_products, 1, optional=True)
-    if legacy_price_seed is not None and not isinstance(legacy_price_seed, Integral):
-        raise UsageError(f"legacy_price_seed is {legacy_price_seed!r}; give an integer, or None")
-    if nouns is not None and not isinstance(nouns, str | os.PathLike):
-        raise UsageError(f"nouns is {nouns!r}; give the path of a file, or None")
-    noun_file = None if nouns is None else Path(os.path.expanduser(nouns)).absolute()
+    if isinstance(legacy_price_seed, bool) or not isinstance(legacy_price_seed, Integral | None):
+        raise UsageError(
+            f"legacy_price_seed is {shown(legacy_price_seed)}; give an integer, or None"
+        )
+    noun_file = None if nouns is None else Path(check_path("nouns", nouns)).absolute()
     if noun_file is not None and not os.path.isfile(noun_file):
         raise DataMissing(f"there is no file {noun_file} for the nouns; check the path")
     folder = None if data is None else find_data(data, "webshop")

@@ -103,6 +103,7 @@ def test_an_incomplete_run_exits_1(
         (["--suite", "nothing"], "nothing"),
         (["--suite", "nowhere.toml"], "nowhere.toml"),
         (["--suite", "smoke", "--split", "test"], "--split"),
+        ([*ENV, "--split", ""], "--split is empty"),
     ],
 )
 def test_usage_errors_exit_2_with_one_sentence(
@@ -346,7 +347,7 @@ def test_every_option_is_documented(command: Command, capsys: pytest.CaptureFixt
     text = capsys.readouterr().out
     assert not [option for option in OPTIONS.split() if option not in text]
     words = " ".join(text.split())
-    for shown in ("strict=false", "MODULE:CLASS", "train, eval or test"):
+    for shown in ("strict=false", "MODULE:CLASS", "default: test, else valid_unseen"):
         assert shown in words
 
 

@@ -7,8 +7,10 @@ import gymnasium as gym
 import pytest
 
 from agentgym_suite.errors import UnknownSplit, UnknownTask, UsageError
-from agentgym_suite.evaluation.open_suites import ad_hoc_suite, open_suite
+from agentgym_suite.evaluation.open_suites import ad_hoc_suite, measuring_split, open_suite
 from agentgym_suite.evaluation.suites import EnvEntry, Suite
+from agentgym_suite.registry import ENV_IDS
+from agentgym_suite.tasks import TaskSet
 
 ENV = "Counting-v0"
 pytestmark = pytest.mark.usefixtures("counting_env")
@@ -115,6 +117,32 @@ def test_an_ad_hoc_suite_takes_the_test_split() -> None:
     assert opened.suite.departures
     assert ad_hoc_suite(ENV, split="train").suite.envs[0].tasks[0] == "count-30"
     assert len(ad_hoc_suite(ENV, episodes=4).suite.envs[0].tasks) == 4
+
+
+@pytest.mark.parametrize(
+    ("sizes", "taken"),
+    [
+        ({"train": 2, "test": 1}, "test"),
+        ({"train": 2, "valid_seen": 1, "valid_unseen": 1, "other": 1}, "valid_unseen"),
+        ({"train": 2, "valid_unseen": 0, "valid_seen": 1}, "valid_seen"),
+        ({"train": 2, "named": 2}, "named"),
+        ({"train": 2, "dev": 1}, "dev"),
+        ({"train": 2, "dev": 0}, "train"),
+    ],
+)
+def test_the_split_that_measures_agents(sizes: dict[str, int], taken: str) -> None:
+    splits = {name: range(count) for name, count in sizes.items()}
+    assert measuring_split(TaskSet(["a", "b"], splits)) == taken
+
+
+def test_data_without_a_task_measure_nobody() -> None:
+    with pytest.raises(UsageError, match="no split of the data has a task"):
+        measuring_split(TaskSet([], {"train": []}))
+
+
+def test_every_environment_is_evaluated_without_a_split() -> None:
+    taken = {name: ad_hoc_suite(name, episodes=1).suite.envs[0].split for name in ENV_IDS}
+    assert taken["WebShop-v0"] == "test" and taken["ALFWorld-v0"] == "valid_unseen"
 
 
 def test_an_ad_hoc_suite_takes_chosen_tasks() -> None:

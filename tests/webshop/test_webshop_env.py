@@ -16,7 +16,13 @@ from gymnasium.utils.env_checker import check_env
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentgym_suite.errors import DataMissing, EpisodeNotRunning, UnknownTask, UsageError
+from agentgym_suite.errors import (
+    AgentGymSuiteError,
+    DataMissing,
+    EpisodeNotRunning,
+    UnknownTask,
+    UsageError,
+)
 from agentgym_suite.webshop import WebShopEnv, make
 from agentgym_suite.webshop.official_files import find_official_files
 from agentgym_suite.webshop.policies import oracle_action, rule_action, wanted_options
@@ -323,6 +329,15 @@ def test_wrong_arguments_are_named_when_they_are_given(factory: Callable[..., ob
     ):
         with pytest.raises(UsageError, match=sentence):
             factory(**arguments)
+    for flag in ("strict", "show_attrs", "special_queries", "reveal_goal"):
+        for value in ("no", "false", 0, None):
+            with pytest.raises(UsageError, match=f"{flag} is {value!r}; give True or False"):
+                factory(**{flag: value})
+    for name in ("data", "split", "goals", "observation_mode", "search", "nouns", "catalogue"):
+        for odd in (5, 1.5, b"abc", object(), ["x" * 10_000], {"a": 1}, 10**5_000, "\0"):
+            with pytest.raises(AgentGymSuiteError) as refused:
+                factory(**{name: odd})
+            assert len(str(refused.value)) < 400 and "\n" not in str(refused.value)
     for arguments in ({"data": "nowhere"}, {"data": ""}, {"nouns": "nowhere.jsonl"}):
         with pytest.raises(DataMissing):
             factory(**arguments)
