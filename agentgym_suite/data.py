@@ -11,10 +11,10 @@ Where things are:
 
 A finished folder holds a ``manifest.json``, written last, that names its kind, its format
 version, the inputs that its contents are a function of, and the size and SHA-256 of every
-file. ``publish`` is the only writer: one at a time for a folder, in a ``.partial`` folder
-beside it, moved into place whole. A folder with a manifest is therefore complete, and is
-never changed afterwards; a build that was killed goes on where it stopped as long as its
-inputs are the same, and starts clean when they are not.
+file; its ``seal`` is the digest of all that. ``publish`` is the only writer: one at a time for a
+folder, in a ``.partial`` folder beside it, moved into place whole. A folder with a manifest is
+therefore complete, and is never changed afterwards; a build that was killed goes on where it
+stopped as long as its inputs are the same, and starts clean when they are not.
 """
 
 from __future__ import annotations
@@ -83,6 +83,7 @@ __all__ = [
 ]
 
 _INPUTS_NAME = "inputs.json"
+_SEAL = "seal"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +167,8 @@ def load_manifest(folder: Path | str, missing: str | None = None) -> Manifest:
 
     Raises:
         DataMissing: nothing finished is there.
-        DataDamaged: the manifest is not one of this suite.
+        DataDamaged: the manifest is not one of this suite, or not as it was written. One without
+            a seal is of an older build, and is taken as it is.
         DataError: the manifest cannot be read.
     """
     path = Path(folder) / MANIFEST_NAME
@@ -176,7 +178,8 @@ def load_manifest(folder: Path | str, missing: str | None = None) -> Manifest:
         raise DataMissing(missing or f"{folder} has no {MANIFEST_NAME}: nothing finished is there")
     try:
         raw = json.loads(text)
-        return Manifest(
+        seal = raw.pop(_SEAL, None)
+        manifest = Manifest(
             kind=str(raw["kind"]),
             version=int(raw["version"]),
             inputs=dict(raw["inputs"]),
@@ -188,6 +191,7 @@ def load_manifest(folder: Path | str, missing: str | None = None) -> Manifest:
             },
             suite_version=str(raw["suite_version"]),
         )
+        sealed = seal is None or seal == json_digest(raw)
     except (
         ValueError,
         TypeError,
@@ -199,6 +203,12 @@ def load_manifest(folder: Path | str, missing: str | None = None) -> Manifest:
         raise DataDamaged(
             f"{path} is not a manifest of this suite ({error!r}); remove {folder} and make it again"
         ) from error
+    if not sealed:
+        raise DataDamaged(
+            f"{path} was changed after it was written (its seal is {seal!r:.80}); remove {folder} "
+            "and make it again"
+        )
+    return manifest
 
 
 def verify_folder(folder: Path | str, progress: Progress | None = None) -> Manifest:
@@ -353,4 +363,6 @@ def _seal(
     files = {name: {"size": entry.size, "sha256": entry.sha256} for name, entry in entries.items()}
     about: dict[str, Any] = {"counts": contents.counts, "notes": contents.notes}
     value = {**plan, **about, "files": files, "suite_version": suite_version()}
-    write_json_atomic(partial / MANIFEST_NAME, value)
+    # As it will be read: a key that is a number is written as text, and sorts differently.
+    seal = json_digest(json.loads(canonical_json(value)))
+    write_json_atomic(partial / MANIFEST_NAME, {**value, _SEAL: seal})

@@ -24,6 +24,7 @@ from agentgym_suite.errors import (
     DataError,
     DataMissing,
     DiskFull,
+    UsageError,
 )
 
 if TYPE_CHECKING:
@@ -171,10 +172,15 @@ def explain_damage(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise _unreadable(folder, error) from error
     except Exception as error:  # what a reader makes of bytes that its writer did not write
-        raise DataDamaged(
-            f"{folder} is damaged ({type(error).__name__}: {error}); `agentgym-suite data verify "
-            f"{folder}` names the file, remove what holds it and make it again"
-        ) from error
+        raise damaged(folder, error) from error
+
+
+def damaged(folder: Path, error: Exception) -> DataDamaged:
+    """The ``DataDamaged`` of a finished folder, for what a reader made of its bytes."""
+    return DataDamaged(
+        f"{folder} is damaged ({type(error).__name__}: {error}); `agentgym-suite data verify "
+        f"{folder}` names the file, remove what holds it and make it again"
+    )
 
 
 @contextmanager
@@ -239,6 +245,7 @@ def only_writer(place: Path, on_wait: Callable[[str], None] | None) -> Iterator[
     # Imported here: it takes 50 ms, and a process that only reads never needs it.
     from filelock import FileLock, Timeout
 
+    place = named_place(place)
     path = place.with_name(place.name + ".lock")
     # Made here: where no file can be made, the library would wait for ever.
     with _explain_unwritable(path):
@@ -280,8 +287,26 @@ def remove_folder(folder: Path, on_wait: Callable[[str], None] | None = None) ->
 
 
 def partial_folder(folder: Path) -> Path:
-    """Where a folder is filled before it gets its name."""
+    """Where a folder is filled before it gets its name.
+
+    Raises:
+        UsageError: it is a root.
+    """
+    folder = named_place(folder)
     return folder.with_name(folder.name + ".partial")
+
+
+def named_place(place: Path) -> Path:
+    """A path that ends with a name, so that something can lie beside it; ``.`` has none.
+
+    Raises:
+        UsageError: it is a root.
+    """
+    if place.name in ("", ".."):
+        place = Path(os.path.abspath(place))
+    if not place.name:
+        raise UsageError(f"{place} is a root, beside which nothing can be; give a folder in it")
+    return place
 
 
 def sync_folder(folder: Path) -> None:

@@ -9,7 +9,7 @@ number of workers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +38,8 @@ def build(
     inputs: Mapping[str, Json],
     progress: Progress | None = None,
     workers: int = 1,
+    prepare: Callable[[Path], None] | None = None,
+    on_wait: Callable[[str], None] | None = None,
 ) -> Manifest:
     """Build an index of (id, text) documents, or return the one that is there.
 
@@ -49,6 +51,8 @@ def build(
             folder built from equal inputs is returned untouched, without reading documents.
         progress: called with the phases ``analyse``, ``invert`` and those of ``publish``.
         workers: processes that analyse, at most one a processor; 1 analyses in this process.
+        prepare: called first, with the working folder: adds files that belong to the index.
+        on_wait: called once with a sentence when another process is building the folder.
 
     Raises:
         UsageError: ``workers`` is below 1, or a document id comes twice or cannot be encoded.
@@ -59,6 +63,8 @@ def build(
         raise UsageError(f"workers is {workers}; an index is built by at least 1 process")
 
     def write(working: Path) -> Contents:
+        if prepare is not None:
+            prepare(working)
         with (working / _FORWARD).open("w+b", buffering=0) as forward:
             collection = collect(documents, forward, workers, progress)
             counts = _write_index(working, collection, progress)
@@ -72,6 +78,7 @@ def build(
         inputs={**inputs, "analysis": ANALYSIS},
         write=write,
         progress=progress,
+        on_wait=on_wait,
     )
 
 

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -50,6 +50,8 @@ def build(
     *,
     inputs: Mapping[str, Json],
     progress: Progress | None = None,
+    prepare: Callable[[Path], None] | None = None,
+    on_wait: Callable[[str], None] | None = None,
 ) -> Manifest:
     """Build a Lucene index of (id, text) documents, or return the one that is there.
 
@@ -58,6 +60,8 @@ def build(
         documents: ids, all different, and texts; Lucene breaks ties by id, in any order.
         inputs: what the documents are a function of.
         progress: called with the phase ``index`` and those of ``publish``.
+        prepare: called first, with the working folder: adds files that belong to the index.
+        on_wait: called once with a sentence when another process is building the folder.
 
     Raises:
         MissingExtra: pyserini is not installed.
@@ -66,6 +70,8 @@ def build(
     """
 
     def write(working: Path) -> Contents:
+        if prepare is not None:
+            prepare(working)
         target = working / _LUCENE
         for leftover in sorted(target.glob("*")):
             leftover.unlink()
@@ -91,6 +97,7 @@ def build(
         inputs={**inputs, "engine": find_anserini().stem},
         write=write,
         progress=progress,
+        on_wait=on_wait,
     )
 
 

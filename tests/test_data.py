@@ -144,6 +144,25 @@ def test_damaged_manifest(tmp_path: Path, text: str) -> None:
         data.read_manifest(folder, kind="test-store", version=1)
 
 
+def test_an_edited_manifest_is_seen_and_one_of_an_older_build_is_not_refused(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "store"
+    build(folder)
+    path = folder / "manifest.json"
+    whole = json.loads(path.read_text("utf-8"))
+    assert whole["seal"] == data.json_digest({k: v for k, v in whole.items() if k != "seal"})
+    path.write_text(json.dumps(whole | {"inputs": {"edited": 1}}))
+    with pytest.raises(DataDamaged, match="was changed after it was written .its seal is"):
+        data.load_manifest(folder)
+    path.write_text(json.dumps(whole | {"seal": 7}))
+    with pytest.raises(DataDamaged, match="was changed after it was written"):
+        data.load_manifest(folder)
+    del whole["seal"]
+    path.write_text(json.dumps(whole))
+    assert data.load_manifest(folder).inputs == whole["inputs"]
+
+
 def test_a_manifest_with_other_values_than_ours(tmp_path: Path) -> None:
     folder = tmp_path / "store"
     build(folder)

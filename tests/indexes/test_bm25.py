@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 import threading
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from agentgym_suite.indexes.bm25_files import code_lengths, length_codes
 from agentgym_suite.indexes.bm25_top import BLOCK, best_by_blocks, best_documents
 from agentgym_suite.indexes.hits import Hits, reported_scores
 from tests.indexes.plain_bm25 import plain_length, plain_search
+from tests.manifest_edits import edit_manifest
 
 SHOES = {
     "B3": "red running shoes, red laces",
@@ -231,7 +231,7 @@ def test_another_version_and_damage_are_named(tmp_path: Path) -> None:
     build(tmp_path / "index", SHOES.items(), inputs={})
     manifest = tmp_path / "index" / "manifest.json"
     text = manifest.read_text()
-    manifest.write_text(json.dumps({**json.loads(text), "version": 99}))
+    edit_manifest(tmp_path / "index", version=99)
     with pytest.raises(DataVersion, match="99"):
         BM25Index.open(tmp_path / "index")
     manifest.write_text(text)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import errno
-import gzip
-import json
-import lzma
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,13 +12,12 @@ import numpy as np
 import pytest
 
 from agentgym_suite.data import verify_folder
-from agentgym_suite.errors import DataDamaged, DataError, DiskFull, RetrievalError, UsageError
+from agentgym_suite.errors import DataError, DiskFull, RetrievalError, UsageError
 from agentgym_suite.files import write_array
 from agentgym_suite.indexes import bm25_build, bm25_collect, bm25_files, bm25_invert
 from agentgym_suite.indexes.analyzer import Analyzer
 from agentgym_suite.indexes.bm25 import BM25Index
 from agentgym_suite.indexes.bm25_build import build
-from agentgym_suite.indexes.documents import read_documents
 
 
 def texts(count: int) -> list[tuple[str, str]]:
@@ -209,22 +205,3 @@ def test_progress_names_its_phases(tmp_path: Path) -> None:
     build(tmp_path / "index", texts(50), inputs={}, progress=lambda *call: calls.append(call))
     assert [call for call in calls if call[0] == "analyse"][-1] == ("analyse", 50, None)
     assert [call for call in calls if call[0] == "invert"][-1] == ("invert", 50, 50)
-
-
-def test_documents_are_read_from_json_lines(tmp_path: Path) -> None:
-    lines = "".join(json.dumps({"id": name, "contents": text}) + "\n" for name, text in texts(5))
-    (tmp_path / "plain.jsonl").write_text(lines + "\n", encoding="utf-8")
-    (tmp_path / "packed.jsonl.xz").write_bytes(lzma.compress(lines.encode()))
-    assert list(read_documents(tmp_path / "plain.jsonl")) == texts(5)
-    assert list(read_documents(tmp_path / "packed.jsonl.xz")) == texts(5)
-
-
-@pytest.mark.parametrize("damage", ["cut", "flipped", "foreign"])
-def test_damaged_packed_documents_are_damage(tmp_path: Path, damage: str) -> None:
-    packed = bytearray(gzip.compress(b'{"id": "B1", "contents": "a shirt"}\n' * 100))
-    if damage == "flipped":
-        packed[15] ^= 0xFF
-    path = tmp_path / "documents.jsonl.gz"
-    path.write_bytes({"cut": packed[:-9], "flipped": packed, "foreign": b"{}"}[damage])
-    with pytest.raises(DataDamaged, match="is not a document"):
-        list(read_documents(path))

@@ -18,8 +18,10 @@ from agentgym_suite.errors import DataMissing, MissingExtra, RetrievalError, Usa
 from agentgym_suite.indexes import bm25_build, java, lucene
 from agentgym_suite.indexes.analyzer import Analyzer
 from agentgym_suite.indexes.bm25 import BM25Index
+from agentgym_suite.indexes.bm25_passages import BM25Passages, build_bm25, build_lucene
 from agentgym_suite.indexes.hits import reported_scores
 from agentgym_suite.indexes.lucene import LuceneIndex, LuceneProcess
+from tests.indexes.corpus_files import passages, write_corpus
 
 SHOES = {
     "B3": "red running shoes, red laces",
@@ -172,3 +174,19 @@ def test_the_parity_command_explains_itself() -> None:
     done = subprocess.run([sys.executable, script, "--help"], capture_output=True, text=True)
     assert done.returncode == 0
     assert "compare" in done.stdout and "record" in done.stdout
+
+
+@needs_lucene
+def test_an_index_of_a_corpus_gives_passages(tmp_path: Path) -> None:
+    rows = passages(60)
+    corpus = write_corpus(tmp_path / "corpus.jsonl", rows)
+    build_lucene(tmp_path / "lucene", corpus)
+    build_bm25(tmp_path / "bm25", corpus)
+    theirs, ours = (BM25Passages.open(tmp_path / name) for name in ("lucene", "bm25"))
+    by_id = {row.id: row for row in rows}
+    queries = ["river stone", " ", "violin \ud800 harbour"]
+    for found, hits in zip(theirs.retrieve(queries, 9), ours.search_batch(queries, 9), strict=True):
+        assert tuple(one.passage.id for one in found) == hits.ids
+        assert all(one.passage == by_id[one.passage.id] for one in found)
+    theirs.close()
+    ours.close()

@@ -21,6 +21,7 @@ from agentgym_suite.webshop.generated_files import publish_generated
 from agentgym_suite.webshop.official_files import find_official_files
 from agentgym_suite.webshop.store import Store, read_store_manifest
 from agentgym_suite.webshop.store_build import BuildOptions, build_store, plan_store
+from tests.manifest_edits import edit_manifest
 from tests.webshop.official_folders import human, shirts, write_folder
 
 
@@ -127,10 +128,11 @@ def test_an_unreadable_manifest_is_not_taken_for_a_missing_store(
 def test_a_manifest_without_its_parts_names_what_lacks(store: Path, part: str) -> None:
     manifest = json.loads((store / "manifest.json").read_text("utf-8"))
     lost = sorted(set(manifest[part]) - {"report", "human_goal_texts"})
-    (store / "manifest.json").write_text(json.dumps(manifest | {part: {}}))
+    edit_manifest(store, **{part: {}})
     with pytest.raises(DataDamaged, match=f"lacks {', '.join(lost)}"):
         open_catalogue(store)
-    (store / "manifest.json").write_text(json.dumps(manifest | {part: {"goals": "many"}}))
+    (store / "manifest.json").write_text(json.dumps(manifest))
+    edit_manifest(store, **{part: {"goals": "many"}})
     with pytest.raises(DataDamaged):
         open_catalogue(store)
 
@@ -138,8 +140,7 @@ def test_a_manifest_without_its_parts_names_what_lacks(store: Path, part: str) -
 def test_a_generated_folder_without_its_label_is_still_played(tmp_path: Path) -> None:
     folder = tmp_path / "made"
     publish_generated(folder, products=30)
-    manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
-    (folder / "manifest.json").write_text(json.dumps(manifest | {"notes": {}}))
+    edit_manifest(folder, notes={})
     assert str(open_catalogue(folder).provenance()["noun_source"]).startswith("file:")
 
 

@@ -18,6 +18,7 @@ from agentgym_suite.webshop.importing import (
     run_import,
     verify,
 )
+from tests.manifest_edits import edit_manifest
 from tests.webshop.official_folders import human, record, shirts, write_folder
 
 
@@ -177,8 +178,7 @@ def test_verify_compares_what_lies_there_with_the_manifest(
     store = run_import(parse_import(*files, "--out", tmp_path / "store"))
     (store / ".DS_Store").write_text("what a file browser leaves")
     verify(store)
-    manifest = json.loads((store / "manifest.json").read_text("utf-8"))
-    (store / "manifest.json").write_text(json.dumps(manifest | {"files": {}}))
+    edit_manifest(store, files={})
     with pytest.raises(DataDamaged, match="is not in the manifest beside it"):
         verify(store)
     (store / "manifest.json").write_text(json.dumps(manifest | {"version": 99}))
