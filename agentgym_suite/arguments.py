@@ -10,6 +10,7 @@ import difflib
 import errno
 import inspect
 import json
+import math
 import numbers
 import os
 import reprlib
@@ -84,26 +85,31 @@ def check_flag(name: str, value: object) -> bool:
     return bool(value)
 
 
-def check_count(name: str, value: object, least: int, *, optional: bool = False) -> None:
-    """Refuse what is not a whole number of at least so much, or more than any index can be.
-
-    Args:
-        name: the argument's name, for the sentence.
-        value: what was given.
-        least: the least value.
-        optional: whether None is fine, too.
+def check_count(name: str, value: object, least: int, most: int = sys.maxsize) -> int:
+    """A whole number between two bounds, numpy's too.
 
     Raises:
         UsageError: on anything else.
     """
-    if value is None and optional:
-        return
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    if not whole or int(value) < least:  # type: ignore[call-overload]
-        or_none = ", or None" if optional else ""
-        raise UsageError(f"{name} is {shown(value)}; give {least} or more{or_none}")
-    if int(value) > sys.maxsize:  # type: ignore[call-overload]
-        raise UsageError(f"{name} is {shown(value)}; give at most {sys.maxsize}")
+    number = int(value) if whole else least - 1  # type: ignore[call-overload]
+    if number < least:
+        raise UsageError(f"{name} is {shown(value)}; give {least} or more")
+    if number > most:
+        raise UsageError(f"{name} is {shown(value)}; give at most {most}")
+    return number
+
+
+def check_number(name: str, value: object, least: float, most: float) -> float:
+    """A number between two bounds.
+
+    Raises:
+        UsageError: on anything else.
+    """
+    number = float(value) if isinstance(value, numbers.Real) else math.nan
+    if isinstance(value, bool) or not least <= number <= most:
+        raise UsageError(f"{name} is {shown(value)}; give a number from {least:g} to {most:g}")
+    return number
 
 
 def check_seconds(**times: object) -> None:
@@ -125,7 +131,9 @@ def check_choice(name: str, value: object, known: Iterable[str]) -> str:
     """
     there = tuple(known)
     if not isinstance(value, str) or value not in there:
-        raise UsageError(f"{name} is {shown(value)}; use {' or '.join(map(repr, there))}")
+        *others, last = map(repr, there)
+        listed = f"{', '.join(others)} or {last}" if others else last
+        raise UsageError(f"{name} is {shown(value)}; use {listed}")
     return value
 
 
@@ -153,6 +161,32 @@ def check_path(name: str, value: object) -> str:
             f"{name} is {shown(value)}, but there is no such user; write the whole path"
         )
     return full
+
+
+def check_data(data: object) -> str | tuple[str, ...] | None:
+    """A ``data`` argument as text; whether anything is there is not looked at.
+
+    Raises:
+        UsageError: it is neither text nor a path nor a list of these, or no path can be like that.
+    """
+    if data is None:
+        return None
+    if isinstance(data, str | os.PathLike):
+        return check_path("data", data)
+    if isinstance(data, list | tuple) and data:
+        return tuple(check_path("data", each) for each in data)
+    raise UsageError(f"data is {shown(data)}; give a name, a path, a list of files, or None")
+
+
+def check_split(split: object) -> str:
+    """The name of a split; "" for None, which means the default one.
+
+    Raises:
+        UsageError: it is no text.
+    """
+    if isinstance(split, str | None):
+        return split or ""
+    raise UsageError(f"split is {shown(split)}; give the name of a split, or None")
 
 
 def _value(text: str) -> Any:

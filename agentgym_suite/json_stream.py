@@ -4,6 +4,7 @@ The official catalogue is one JSON list of several GB, its attributes one JSON o
 Both readers decode one element at a time out of a sliding window of text, from plain,
 ``.xz`` or ``.gz`` files, and give what ``json.load`` would give. A file that is cut off or is
 not JSON raises ``DataDamaged`` with the byte (of the unpacked text) where reading stopped.
+Other readers take the window alone, over a stream of their own.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ def iter_json_list(
         DataDamaged: the text is cut off or is not one JSON list.
     """
     with open_bytes(path) as stream:
-        window = _Window(path, stream, chunk_bytes)
+        window = JsonWindow(path, stream, chunk_bytes)
         window.begin("[", "a JSON list")
         while not window.at_end_of("]"):
             element = window.value()
@@ -121,7 +122,7 @@ def iter_json_object(
         DataDamaged: the text is cut off or is not one JSON object.
     """
     with open_bytes(path) as stream:
-        window = _Window(path, stream, chunk_bytes)
+        window = JsonWindow(path, stream, chunk_bytes)
         window.begin("{", "a JSON object")
         while not window.at_end_of("}"):
             if window.peek() != '"':
@@ -131,18 +132,25 @@ def iter_json_object(
             yield key, window.value()
 
 
-class _Window:
-    """A sliding window of decoded text over a byte stream, and the cursor in it."""
+class JsonWindow:
+    """A sliding window of decoded text over a byte stream, and the cursor in it.
 
-    def __init__(self, path: Path | str, stream: IO[bytes], chunk_bytes: int) -> None:
-        self._path = path
+    Args:
+        name: what the text is called in sentences.
+        stream: UTF-8, unpacked.
+        chunk_bytes: how much is read at once; the results do not depend on it.
+    """
+
+    def __init__(self, name: object, stream: IO[bytes], chunk_bytes: int = CHUNK_BYTES) -> None:
+        self._name = name
         self._stream = stream
         self._chunk_bytes = max(1, chunk_bytes)
         self._text = ""
         self._cursor = 0
-        # Bytes before index _measured of the window: each stretch of text is measured once.
+        # What comes before index _measured of the window: each stretch of text is measured once.
         self._measured = 0
         self._measured_bytes = 0
+        self._measured_lines = 0
         self._read_bytes = 0
         self._finished = False
         self._elements = 0
@@ -152,9 +160,14 @@ class _Window:
     @property
     def position(self) -> int:
         """Bytes of unpacked text before the cursor."""
-        self._measured_bytes += _utf8_length(self._text[self._measured : self._cursor])
-        self._measured = self._cursor
+        self._measure()
         return self._measured_bytes
+
+    @property
+    def line(self) -> int:
+        """The line of the cursor, from 1."""
+        self._measure()
+        return self._measured_lines + 1
 
     def peek(self) -> str:
         """The next character that is not blank; "" at the end of the file."""
@@ -219,13 +232,20 @@ class _Window:
             self._cursor = max(self._cursor, min(at, len(self._text)))
         if self._finished and self._cursor >= len(self._text):
             what = f"the file ends here, {what}"
-        raise DataDamaged(self._sentence(what, self.position))
+        raise self.damage(what, self.position)
 
-    def _sentence(self, what: str, position: int) -> str:
-        return (
-            f"{self._path} is damaged at byte {position} (element {self._elements}): {what}; "
+    def damage(self, what: str, position: int) -> DataDamaged:
+        """The error that says what is wrong at a byte of the unpacked text."""
+        return DataDamaged(
+            f"{self._name} is damaged at byte {position} (element {self._elements}): {what}; "
             "fetch or copy the file again"
         )
+
+    def _measure(self) -> None:
+        stretch = self._text[self._measured : self._cursor]
+        self._measured_bytes += _utf8_length(stretch)
+        self._measured_lines += stretch.count("\n")
+        self._measured = self._cursor
 
     def _near_end(self, index: int) -> bool:
         return len(self._text) - index < _CUT_ZONE
@@ -246,13 +266,13 @@ class _Window:
             fresh = self._decoder.decode(chunk, final=not chunk)
         except UnicodeDecodeError as error:
             place = self._read_bytes + len(chunk) - len(error.object) + error.start
-            raise DataDamaged(self._sentence("not UTF-8", place)) from error
+            raise self.damage("not UTF-8", place) from error
         except UNPACK_ERRORS as error:
             what = f"cannot be unpacked ({error})"
-            raise DataDamaged(self._sentence(what, self._read_bytes)) from error
+            raise self.damage(what, self._read_bytes) from error
         self._read_bytes += len(chunk)
         self._finished = not chunk
-        self._measured_bytes = self.position
+        self._measure()
         self._text = pending + fresh
         self._cursor = self._measured = 0
         return not self._finished

@@ -7,11 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 try:
     import agentgym_suite.servers  # noqa: F401
 except ImportError as missing:  # a bare checkout: the outer folders are mapped by the install
     raise pytest.UsageError("install the project first: pip install -e '.[dev]'") from missing
+
+# A busy machine is no failure, so examples have no deadline.
+settings.register_profile("suite", deadline=None)
+settings.load_profile("suite")
 
 
 @pytest.fixture(scope="session")

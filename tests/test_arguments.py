@@ -79,8 +79,9 @@ def test_flags_are_flags() -> None:
 
 
 def test_counts_are_whole_numbers_in_their_range() -> None:
-    check_count("n", None, 1, optional=True)
-    check_count("n", np.int64(3), 1)
+    assert check_count("n", np.int64(3), 1) == 3
+    with pytest.raises(UsageError, match="n is 9; give at most 8"):
+        check_count("n", 9, 1, 8)
     for wrong in (None, True, 0, -1, 1.0, "3", 10**30, 10**5_000):
         with pytest.raises(UsageError, match=r"n is .*; give "):
             check_count("n", wrong, 1)

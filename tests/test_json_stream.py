@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import lzma
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentgym_suite.errors import DataDamaged, DataMissing
-from agentgym_suite.json_stream import iter_json_list, iter_json_object
+from agentgym_suite.json_stream import JsonWindow, iter_json_list, iter_json_object
 
 numbers = (
     st.integers(-(10**30), 10**30)
@@ -75,6 +76,18 @@ def test_objects_equal_json_load(
     path = scratch / "object.json"
     path.write_bytes(encode(value, layout))
     assert list(iter_json_object(path, chunk_bytes=chunk)) == list(value.items())
+
+
+@given(st.lists(values, max_size=6), chunks, layouts)
+def test_a_window_knows_the_line_of_its_cursor(
+    value: list[Any], chunk: int, layout: dict[str, Any]
+) -> None:
+    data = encode(value, layout)
+    window = JsonWindow("text", io.BytesIO(data), chunk)
+    window.begin("[", "a JSON list")
+    while not window.at_end_of("]"):
+        window.value()
+        assert window.line == data[: window.position].count(b"\n") + 1
 
 
 SAMPLE = {"naïve ☃": [1.5e3, -2, {"a": '\\ \u2028 " é😀'}], "b": [True, None, []], "": {}}
@@ -169,10 +182,8 @@ def test_elements_before_the_damage_are_delivered(tmp_path: Path) -> None:
 def test_an_early_error_does_not_read_the_rest(tmp_path: Path) -> None:
     path = tmp_path / "early.json"
     path.write_text("[1, {nope: 1}" + ", 2" * 100_000 + "]")
-    from agentgym_suite import json_stream
-
-    with json_stream.open_bytes(path) as stream:
-        window = json_stream._Window(path, stream, 256)
+    with path.open("rb") as stream:
+        window = JsonWindow(path, stream, 256)
         window.begin("[", "a JSON list")
         with pytest.raises(DataDamaged):
             while not window.at_end_of("]"):

@@ -66,7 +66,8 @@ class CatalogueChoice:
             raise UsageError(
                 f"filter_goals is {shown(self.filter_goals)}; give a function, or None"
             )
-        check_count("limit_goals", self.limit_goals, 1, optional=True)
+        if self.limit_goals is not None:
+            check_count("limit_goals", self.limit_goals, 1)
         check_count("cache_size", self.cache_size, 0)
 
 

@@ -78,7 +78,8 @@ def choose_store(
         DataMissing: there is no such data set, folder or file.
         UsageError: an argument is of another type, or a number below 1.
     """
-    check_count("num_products", num_products, 1, optional=True)
+    if num_products is not None:
+        check_count("num_products", num_products, 1)
     if isinstance(legacy_price_seed, bool) or not isinstance(legacy_price_seed, Integral | None):
         raise UsageError(
             f"legacy_price_seed is {shown(legacy_price_seed)}; give an integer, or None"
