@@ -242,7 +242,7 @@ def _prompt(
         PromptInput(
             goal=str(info[game.goal_key]) if game.goal_key else "",
             observation=observation,
-            history=tuple(PastStep(s.observation, s.action) for s in record.steps),
+            history=tuple(PastStep(s.observation, s.action, s.reply.text) for s in record.steps),
             admissible=tuple(info["admissible_actions"]),
             feedback=str(info["action_error"]),
             calls=tuple(_call_line(tool["function"]) for tool in game.tools),

@@ -12,6 +12,7 @@ from typing import Literal, get_args
 
 from agentgym_suite.calls import Call, parse_calls
 from agentgym_suite.errors import ContextTooLong, UsageError
+from agentgym_suite.reply_tags import search_r1_turn
 
 Truncation = Literal["drop_oldest_step", "cut_observation", "error"]
 _SEARCH_R1 = (
@@ -23,6 +24,12 @@ _SEARCH_R1 = (
     "<answer> and </answer>, without detailed illustrations. For example, <answer> Beijing "
     "</answer>. Question: {question}\n"
 )
+SEARCH_R1_INVALID = (
+    "\nMy previous action is invalid. If I want to search, I should put the query between <search> "
+    "and </search>. If I want to give the final answer, I should put the answer between <answer> "
+    "and </answer>. Let me try again.\n"
+)
+"""What Search-R1 puts behind a reply that it cannot read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +46,17 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class PastStep:
-    """One earlier step as prompts see it."""
+    """One earlier step as prompts see it.
+
+    Attributes:
+        observation: what the policy saw before it acted.
+        action: the action that was played.
+        reply: what the model wrote, word for word; "" where that is not known.
+    """
 
     observation: str
     action: str
+    reply: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,20 +271,38 @@ def _search_r1(prompt: PromptInput) -> list[Message]:
         raise UsageError("the search_r1 prompt got an empty question; check the task's data")
     question = question.strip()
     question = question if question.endswith("?") else question + "?"
+    messages = [Message("user", _SEARCH_R1.format(question=question))]
     results = [step.observation for step in prompt.history[1:]] + [prompt.observation]
-    turns = "".join(
-        f"{_tagged(step.action)}\n\n<information>{result.strip()}</information>\n\n"
-        for step, result in zip(prompt.history, results, strict=False)
-    )
-    return [Message("user", _SEARCH_R1.format(question=question) + turns)]
+    running = "".join(map(_search_r1_past, prompt.history, results))
+    # the model goes on writing its own text, in which results stand between its searches
+    return messages + [Message("assistant", running)] if running else messages
 
 
-def _tagged(action: str) -> str:
-    """An action of the grammar in the tags that a search_r1 policy writes."""
-    return "".join(
+def _search_r1_past(step: PastStep, result: str) -> str:
+    """What a step adds to the running text: the model's words and what came back."""
+    calls = parse_calls(step.action)
+    written = search_r1_turn(step.reply) or "".join(
         f"<{call.name}>{call.argument}</{call.name}>" if isinstance(call, Call) else call.text
-        for call in parse_calls(action)
+        for call in calls
     )
+    unread = not any(isinstance(call, Call) for call in calls)
+    if unread or result.strip() == SEARCH_R1_INVALID.strip():
+        return written + SEARCH_R1_INVALID
+    return f"{written}\n\n<information>{result.strip()}</information>\n\n"
+
+
+def _steppo(prompt: PromptInput) -> list[Message]:
+    answers = any(call.startswith("answer(") for call in prompt.calls)
+    instead = ", or the final answer alone inside <answer> </answer>" if answers else ""
+    user = _joined(
+        "" if prompt.goal in prompt.observation else _section("### User Query", prompt.goal),
+        prompt.observation,
+        _section("### Instructions", "\n".join(("Choose the next calls:", *prompt.calls))),
+        "### Output Format\n"
+        "First your reasoning inside <analysis> </analysis>, then one or more calls, each as\n"
+        f'<tool_call>\n{{"name": "…", "arguments": {{…}}}}\n</tool_call>{instead}',
+    )
+    return [Message("system", "You work on a query by calling tools."), Message("user", user)]
 
 
 def _compact(prompt: PromptInput) -> list[Message]:
@@ -290,7 +322,8 @@ PROMPT_TEMPLATES: Mapping[str, PromptTemplate] = {
     for template in (
         PromptTemplate("capo", 1, "hermes", None, _capo),
         PromptTemplate("verl_agent", 1, "verl_agent", 2, _verl_agent),
-        PromptTemplate("search_r1", 1, "search_r1", None, _search_r1),
+        PromptTemplate("search_r1", 2, "search_r1", None, _search_r1),
+        PromptTemplate("steppo", 1, "hermes", 0, _steppo),
         PromptTemplate("compact", 1, "raw", 2, _compact),
     )
 }

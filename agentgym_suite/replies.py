@@ -16,17 +16,15 @@ from typing import Any
 
 from agentgym_suite.calls import ActionCodec, ToolCall
 from agentgym_suite.errors import UsageError
+from agentgym_suite.reply_tags import Block, blocks, first_block, search_r1_turn
 
 _MAX_LITERAL = 8192  # longest text read as a Python literal
-_TAGGED = re.compile(r"<action>(.*?)</action>", re.DOTALL | re.IGNORECASE)
-_THINK = re.compile(r"<think>(.*?)</think>", re.DOTALL | re.IGNORECASE)
-_SEARCH_OR_ANSWER = re.compile(r"<(search|answer)>(.*?)</\1>", re.DOTALL)
-_ANY_ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
-_TOOL_CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
-_FENCE = re.compile(r"\A\s*```[a-zA-Z]*\s*\n?(.*?)\n?\s*```\s*\Z", re.DOTALL)
+_FENCE = "```"
+_FENCED_LANGUAGE = re.compile(r"[a-zA-Z]*")
 _TRAILING_COMMA = re.compile(r",(\s*[}\]])")
 _CJK = re.compile("[\u4e00-\u9fff]")
 _LINE_ENDS = re.compile(r"\r\n|\n|\r")
+_SAME_TOOL = {"wiki_search": "search"}  # what the published QA recipes call it
 _FULL_WIDTH = str.maketrans("｛｝［］：，＂", '{}[]:,"')
 
 
@@ -106,23 +104,20 @@ def _react(text: str, codec: ActionCodec | None, calls: Sequence[ToolCall]) -> P
 def _tags(text: str, codec: ActionCodec | None, calls: Sequence[ToolCall]) -> ParsedAction:
     thought = _thought(text)
     after_thought = _end_of_thought(text)
-    match = _TAGGED.search(text, after_thought)
-    if match is None:
+    block = first_block(text, "action", start=after_thought, any_case=True)
+    if block is None:
         return ParsedAction(text, thought, "the reply has no <action>…</action>")
-    span = _strip_span(text, match.start(1), match.end(1))
+    span = _strip_span(text, *block.inner)
     return ParsedAction(text[slice(*span)], thought, span=span)
 
 
 def _verl_agent(text: str, codec: ActionCodec | None, calls: Sequence[ToolCall]) -> ParsedAction:
     """Rules of the verl-agent line: both tags, no CJK character, lower-cased action."""
     lowered = text.lower() if len(text.lower()) == len(text) else text
-    searches = [m for m in _SEARCH_OR_ANSWER.finditer(text)]
-    match = _TAGGED.search(lowered)
-    if match is None and searches:
-        return _verl_search(text, searches)
-    if match is None:
-        return ParsedAction(text, _thought(text), "the reply has no <action>…</action>")
-    span = _strip_span(lowered, match.start(1), match.end(1))
+    block = first_block(lowered, "action", any_case=True)
+    if block is None:
+        return _verl_search(text)
+    span = _strip_span(lowered, *block.inner)
     parsed = ParsedAction(lowered[slice(*span)], _thought(text), span=span)
     if "<think>" not in lowered or "</think>" not in lowered:
         return replace(parsed, action=text, error="the reply has no <think>…</think>")
@@ -131,50 +126,62 @@ def _verl_agent(text: str, codec: ActionCodec | None, calls: Sequence[ToolCall])
     return parsed
 
 
-def _verl_search(text: str, matches: list[re.Match[str]]) -> ParsedAction:
-    parsed = _call_of(text, matches[0])
-    if len(matches) > 1:
+def _verl_search(text: str) -> ParsedAction:
+    """The search environment of the verl-agent line: one search or one answer, not both."""
+    searches, answers = list(blocks(text, "search")), list(blocks(text, "answer"))
+    if not searches and not answers:
+        return ParsedAction(text, _thought(text), "the reply has no <action>…</action>")
+    parsed = _call_of(text, (searches or answers)[0])
+    if len(searches) + len(answers) > 1:
         return replace(parsed, action=text, error="the reply has more than one search or answer")
     return parsed
 
 
 def _search_r1(text: str, codec: ActionCodec | None, calls: Sequence[ToolCall]) -> ParsedAction:
-    match = _SEARCH_OR_ANSWER.search(text)
-    if match is None:
+    block = first_block(search_r1_turn(text), "search", "answer")
+    if block is None:
         return ParsedAction(
             text, _thought(text), "the reply has neither <search>…</search> nor <answer>…</answer>"
         )
-    return _call_of(text, match)
+    return _call_of(text, block)
 
 
-def _call_of(text: str, match: re.Match[str]) -> ParsedAction:
-    argument = _LINE_ENDS.sub(" ", match[2].strip())
-    return ParsedAction(f"{match[1]}[{argument}]", _thought(text), span=match.span())
+def _call_of(text: str, block: Block) -> ParsedAction:
+    argument = _LINE_ENDS.sub(" ", block.text.strip())
+    return ParsedAction(f"{block.tag}[{argument}]", _thought(text), span=block.span)
 
 
 def _hermes(text: str, codec: ActionCodec | None, calls: Sequence[ToolCall]) -> ParsedAction:
     if codec is None:  # parse_reply has refused this already
         raise UsageError("format 'hermes' needs the environment's codec; pass codec=")
-    matches = list(_TOOL_CALL.finditer(text))
+    found = list(blocks(text, "tool_call"))
     lines: list[str] = []
     repairs: list[str] = []
     errors: list[str] = []
-    for match in matches:
+    for block in found:
         try:
-            value, used = _loads(match[1])
+            value, used = _loads(block.text)
             repairs += used
             lines += _actions_of(value, codec, repairs)
         except ValueError as error:
             errors.append(str(error))
-    answers = _ANY_ANSWER.findall(text[matches[-1].end() :] if matches else "")
-    if answers:
-        lines.append(f"answer[{_LINE_ENDS.sub(' ', answers[-1].strip())}]")
-    thought = text[: matches[0].start()].strip() if matches else _thought(text)
+    # behind the calls, or behind the thought: an answer that is only thought of is none
+    after = found[-1].span[1] if found else _end_of_thought(text)
+    answer = _last_answer(text, after) if _has_tool(codec, "answer") else None
+    if answer is not None:
+        lines.append(f"answer[{_LINE_ENDS.sub(' ', answer.text.strip())}]")
+        found.append(answer)
+    thought = text[: found[0].span[0]].strip() if found and found[0] != answer else _thought(text)
     if not lines:
         reason = errors[0] if errors else "the reply has no <tool_call>…</tool_call>"
         return ParsedAction(text, thought, reason, repairs=tuple(repairs))
-    span = (matches[0].start(), matches[-1].end())
+    span = (found[0].span[0], found[-1].span[1])
     return ParsedAction("\n".join(lines), thought, "; ".join(errors[:1]), span, tuple(repairs))
+
+
+def _last_answer(text: str, start: int) -> Block | None:
+    answers = list(blocks(text, "answer", start=start, any_case=True))
+    return answers[-1] if answers else None
 
 
 def _openai(text: str, codec: ActionCodec | None, calls: Sequence[ToolCall]) -> ParsedAction:
@@ -215,15 +222,18 @@ def _actions_of(value: Any, codec: ActionCodec, repairs: list[str]) -> list[str]
         if not several:
             raise ValueError("the query_list is empty")
         return [codec.to_action("search", {"query": query}) for query in several]
-    return [codec.to_action(value["name"], arguments)]
+    name = value["name"]
+    if name in _SAME_TOOL and not _has_tool(codec, name):
+        name = _SAME_TOOL[name]
+    return [codec.to_action(name, arguments)]
 
 
 def _loads(text: str) -> tuple[Any, list[str]]:
     """JSON, with named repairs: fences, full-width marks, trailing commas, Python literals."""
     candidates: list[tuple[str, list[str]]] = [(text, [])]
-    fenced = _FENCE.match(text)
-    if fenced:
-        candidates.append((fenced[1], ["code_fence"]))
+    fenced = _unfenced(text)
+    if fenced is not None:
+        candidates.append((fenced, ["code_fence"]))
     body, used = candidates[-1]
     candidates.append((_TRAILING_COMMA.sub(r"\1", body), [*used, "trailing_comma"]))
     candidates.append((candidates[-1][0].translate(_FULL_WIDTH), [*used, "full_width"]))
@@ -240,18 +250,31 @@ def _loads(text: str) -> tuple[Any, list[str]]:
     raise ValueError("the tool call is not JSON")
 
 
+def _unfenced(text: str) -> str | None:
+    """What is inside a code fence around the whole text; None if there is none."""
+    stripped = text.strip()
+    inner = stripped.removeprefix(_FENCE).removesuffix(_FENCE)
+    if len(stripped) - len(inner) != 2 * len(_FENCE):
+        return None
+    return _FENCED_LANGUAGE.sub("", inner, count=1).strip()
+
+
+def _has_tool(codec: ActionCodec, name: str) -> bool:
+    return any(tool["function"]["name"] == name for tool in codec.tools)
+
+
 def _mentions_a_call(text: str, codec: ActionCodec) -> bool:
     return any(f"{tool['function']['name']}[" in text for tool in codec.tools)
 
 
 def _thought(text: str) -> str:
-    match = _THINK.search(text)
-    return match[1].strip() if match else ""
+    block = first_block(text, "think", "analysis", any_case=True)
+    return block.text.strip() if block else ""
 
 
 def _end_of_thought(text: str) -> int:
-    match = _THINK.search(text)
-    return match.end() if match else 0
+    block = first_block(text, "think", "analysis", any_case=True)
+    return block.span[1] if block else 0
 
 
 def _strip_span(text: str, start: int, end: int) -> tuple[int, int]:

@@ -5,7 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentgym_suite.errors import UsageError
-from agentgym_suite.prompts import PROMPT_TEMPLATES, PastStep, PromptInput, StepPrompt
+from agentgym_suite.prompts import (
+    PROMPT_TEMPLATES,
+    SEARCH_R1_INVALID,
+    Message,
+    PastStep,
+    PromptInput,
+    StepPrompt,
+)
 from agentgym_suite.replies import REPLY_FORMATS
 
 HISTORY = tuple(PastStep(f"page {i}", f"click[{i}]") for i in range(5))
@@ -45,13 +52,73 @@ def test_search_r1_asks_with_a_question_mark() -> None:
         StepPrompt("search_r1").render(PromptInput("", " "))
 
 
-def test_search_r1_shows_each_result_behind_the_search_that_found_it() -> None:
-    history = (PastStep("the question", "search[a]"), PastStep("found a", "search[b]"))
-    (message,) = StepPrompt("search_r1").render(PromptInput("q?", "found b", history)).messages
-    assert message.content.endswith(
-        "Question: q?\n<search>a</search>\n\n<information>found a</information>\n\n"
+def test_search_r1_prompt_byte_for_byte() -> None:
+    (message,) = StepPrompt("search_r1").render(PromptInput("Who {wrote} it?", "q")).messages
+    assert message == Message(
+        "user",
+        "Answer the given question. You must conduct reasoning inside <think> and </think> first "
+        "every time you get new information. After reasoning, if you find you lack some "
+        "knowledge, you can call a search engine by <search> query </search> and it will return "
+        "the top searched results between <information> and </information>. You can search as "
+        "many times as your want. If you find no further external knowledge needed, you can "
+        "directly provide the answer inside <answer> and </answer>, without detailed "
+        "illustrations. For example, <answer> Beijing </answer>. Question: Who {wrote} it?\n",
+    )
+
+
+def running_text(*steps: PastStep, now: str) -> str:
+    user, assistant = StepPrompt("search_r1").render(PromptInput("q?", now, steps)).messages
+    assert (user.role, assistant.role) == ("user", "assistant")
+    assert user.content.endswith("Question: q?\n")
+    return assistant.content
+
+
+def test_search_r1_goes_on_with_the_running_text() -> None:
+    steps = (
+        PastStep("q?", "search[a]", "<think>hm</think>\n<search> a </search> and more"),
+        PastStep('Doc 1(Title: "A") one\n', "search[b]", "<search>b</search>"),
+    )
+    assert running_text(*steps, now=" found b\n") == (
+        "<think>hm</think>\n<search> a </search>"
+        '\n\n<information>Doc 1(Title: "A") one</information>\n\n'
         "<search>b</search>\n\n<information>found b</information>\n\n"
     )
+
+
+def test_search_r1_writes_actions_in_tags_where_no_reply_is_known() -> None:
+    assert running_text(PastStep("q?", "search[a]"), now="found a") == (
+        "<search>a</search>\n\n<information>found a</information>\n\n"
+    )
+
+
+def test_search_r1_answers_an_unreadable_reply_with_its_own_sentence() -> None:
+    sentence = (
+        "\nMy previous action is invalid. If I want to search, I should put the query between "
+        "<search> and </search>. If I want to give the final answer, I should put the answer "
+        "between <answer> and </answer>. Let me try again.\n"
+    )
+    assert sentence == SEARCH_R1_INVALID
+    bad = PastStep("q?", "I wonder", "I wonder")
+    assert running_text(bad, now="whatever the environment says") == "I wonder" + sentence
+    refused = PastStep("q?", "search[]", "<search></search>")
+    assert running_text(refused, now=sentence.strip()) == "<search></search>" + sentence
+    good = PastStep(sentence.strip(), "search[a]", "<search>a</search>")
+    assert running_text(bad, good, now="x") == (
+        f"I wonder{sentence}<search>a</search>\n\n<information>x</information>\n\n"
+    )
+
+
+def test_steppo_frames_the_state_with_its_headers() -> None:
+    state = "### User Query\nq?\n\n### History Actions\nNone"
+    calls = ("search(query): finds", "answer(answer): ends")
+    system, user = (
+        StepPrompt("steppo").render(PromptInput("q?", state, HISTORY, calls=calls)).messages
+    )
+    assert (system.role, user.role) == ("system", "user")
+    assert user.content.startswith(f"{state}\n\n### Instructions\n")
+    assert "\nsearch(query): finds\nanswer(answer): ends\n\n### Output Format\n" in user.content
+    assert "<analysis>" in user.content and "<answer>" in user.content
+    assert "<answer>" not in text_of(StepPrompt("steppo"))
 
 
 @given(st.integers(30, 400), st.text(max_size=600))

@@ -98,6 +98,52 @@ def test_search_r1_takes_the_first_block_case_sensitively() -> None:
     assert parse("<answer></answer>", "search_r1").action == "answer[]"
 
 
+SEARCH_R1_CASES = [
+    ("<think>I saw <answer>x</answer></think><search>q</search>", "answer[x]"),  # the first block
+    ("<analysis><answer>x</answer></analysis>", "answer[x]"),
+    ("<search>never closed", None),
+    ("<search>open <answer>x</answer>", "answer[x]"),
+    ("<answer>a <search>b</search></answer>", "search[b]"),  # the generation ends at </search>
+    ("<search>a <search>b</search>", "search[a <search>b]"),
+    ("</search> then <search>q</search>", None),
+    ("<search>q</search><answer>x</answer>", "search[q]"),
+    ("<answer>x</answer><search>q</search>", "answer[x]"),
+    ("<answer>one</answer><answer>two</answer>", "answer[one]"),
+    ("<answer></answer>", "answer[]"),
+    ("<answer> \n </answer>", "answer[]"),
+    ("<SEARCH>q</SEARCH>", None),
+    ("<search>one\r\ntwo</search>", "search[one two]"),
+    ("<search>what is [x] in y[0]</search>", "search[what is [x] in y[0]]"),
+    ("<search>" * 6 + "q</search>", f"search[{'<search>' * 5}q]"),
+    ("".join(f"<search>{i}</search>" for i in range(6)), "search[0]"),
+    ("<information><answer>x</answer></information>", "answer[x]"),  # the model's own text
+]
+
+
+@pytest.mark.parametrize(("text", "action"), SEARCH_R1_CASES)
+def test_search_r1_cases(text: str, action: str | None) -> None:
+    parsed = parse(text, "search_r1")
+    assert bool(parsed.error) is (action is None)
+    assert parsed.action == (text if action is None else action)
+
+
+@pytest.mark.parametrize(
+    ("text", "action"),
+    [
+        ("<answer>x</answer>", "answer[x]"),
+        ("<answer>x</answer><answer>y</answer>", None),
+        ("<search>a <answer>b</answer></search>", None),
+        ("<search>a", None),
+        ("<search></search>", "search[]"),
+        ("<SEARCH>q</SEARCH>", None),
+    ],
+)
+def test_verl_agent_search_cases(text: str, action: str | None) -> None:
+    parsed = parse(text, "verl_agent")
+    assert bool(parsed.error) is (action is None)
+    assert parsed.action == (text if action is None else action)
+
+
 def call(name: str, arguments: object) -> str:
     return "<tool_call>" + json.dumps({"name": name, "arguments": arguments}) + "</tool_call>"
 
@@ -118,6 +164,43 @@ def test_hermes_arguments_may_be_a_json_string_and_query_lists_spread() -> None:
 def test_hermes_answers_after_the_calls() -> None:
     text = call("search", {"query": "a"}) + "<Answer>one</Answer> <answer>two</answer>"
     assert parse(text, "hermes").action == "search[a]\nanswer[two]"
+
+
+def test_hermes_takes_an_answer_without_calls_unless_it_is_only_thought() -> None:
+    answer = "<analysis>maybe <answer>no</answer></analysis>\n<ANSWER> yes </ANSWER>"
+    parsed = parse(answer, "hermes")
+    assert parsed.action == "answer[yes]" and parsed.thought.startswith("maybe")
+    assert answer[slice(*parsed.span)] == "<ANSWER> yes </ANSWER>"
+    for tag in ("think", "analysis"):
+        assert parse(f"<{tag}><answer>no</answer></{tag}>", "hermes").error
+    assert parse("<answer></answer>", "hermes").action == "answer[]"
+    assert parse("<answer>a\r\nb</answer><answer>two</answer>", "hermes").action == "answer[two]"
+    assert parse("<answer>unclosed", "hermes").error
+
+
+def test_hermes_span_reaches_from_the_first_call_to_the_answer() -> None:
+    text = "so " + call("search", {"query": "a"}) + " then <answer>b</answer>."
+    parsed = parse(text, "hermes")
+    assert parsed.action == "search[a]\nanswer[b]" and parsed.thought == "so"
+    assert text[slice(*parsed.span)] == text[3:-1]
+
+
+def test_hermes_answers_only_where_there_is_such_a_call() -> None:
+    shop = CallCodec((Tool("click", "clicks", "value"),))
+    assert parse_reply("<answer>b</answer>", "hermes", codec=shop).error
+
+
+def test_hermes_knows_the_other_name_of_search() -> None:
+    assert parse(call("wiki_search", {"query": "a"}), "hermes").action == "search[a]"
+    own = CallCodec((Tool("wiki_search", "finds", "query"),))
+    text = call("wiki_search", {"query": "a"})
+    assert parse_reply(text, "hermes", codec=own).action == "wiki_search[a]"
+
+
+def test_hermes_keeps_six_calls_for_the_environment_to_count() -> None:
+    text = "".join(call("search", {"query": str(i)}) for i in range(6))
+    assert parse(text, "hermes").action == "\n".join(f"search[{i}]" for i in range(6))
+    assert parse(call("search", {"query": ""}), "hermes").action == "search[]"
 
 
 @pytest.mark.parametrize(
@@ -192,3 +275,15 @@ def test_a_megabyte_of_reply_is_parsed() -> None:
     filler = "x" * 1_000_000
     assert parse(f"<think>{filler}</think><action>a</action>", "tags").action == "a"
     assert parse(filler, "hermes").error
+
+
+@pytest.mark.parametrize("format", ["tags", "verl_agent", "search_r1", "hermes"])
+@pytest.mark.parametrize("tag", ["think", "action", "search", "answer", "tool_call"])
+def test_a_megabyte_of_opened_tags_is_parsed_in_one_go(format: str, tag: str) -> None:
+    text = f"<{tag}>" * (1_000_000 // (len(tag) + 2)) + "</answer>"
+    assert parse(text, format).action
+
+
+def test_a_megabyte_of_blanks_in_a_fence_is_parsed_in_one_go() -> None:
+    text = f"<tool_call>```{' ' * 1_000_000}x</tool_call>"
+    assert parse(text, "hermes").error
