@@ -1,0 +1,172 @@
+"""What ``data`` means: the embedded world, a finished folder, or official files to be imported."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from agentgym_suite.data import (
+    MANIFEST_NAME,
+    Progress,
+    data_folder,
+    json_digest,
+    load_manifest,
+    named_data,
+)
+from agentgym_suite.errors import DataMissing, UsageError
+from agentgym_suite.official_rows import first_row
+from agentgym_suite.paper_search.generated_files import GENERATED_KIND, embedded_folder
+from agentgym_suite.paper_search.generator import BROAD_SET, NARROW_SET
+from agentgym_suite.paper_search.import_plan import ImportPlan, QueryFile, publish_queries
+from agentgym_suite.paper_search.library import is_paper_row
+from agentgym_suite.paper_search.query_files import format_of
+from agentgym_suite.paper_search.query_set import CITATIONS_NAME, CORPUS_NAME
+
+EMBEDDED = "embedded"
+
+_ENDINGS = frozenset({".json", ".jsonl", ".parquet", ".tsv"})
+_PACKINGS = frozenset({".gz", ".xz"})
+_SPLIT_WORDS: Mapping[str, str] = MappingProxyType(
+    {
+        "train": "train",
+        "dev": "dev",
+        "valid": "dev",
+        "val": "dev",
+        "validation": "dev",
+        "test": "test",
+        "real": "real",
+    }
+)
+_NAME_CHARACTERS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class GivenPath:
+    """A file or folder that somebody gave; ``split`` is "" to go by the name of each file."""
+
+    path: Path
+    split: str = ""
+
+
+def locate_queries(
+    data: str | Path | Sequence[str | Path] | None, progress: Progress | None = None
+) -> Path:
+    """The finished folder of ``data``, made now where it is new; see ``open_query_set``."""
+    if data is None:
+        return _import_generated(embedded_folder(progress), progress)
+    if isinstance(data, str | os.PathLike):
+        place = named_data(data, "paper_search") or Path(os.path.expanduser(data)).absolute()
+        if (place / MANIFEST_NAME).is_file():
+            generated = load_manifest(place).kind == GENERATED_KIND
+            return _import_generated(place, progress) if generated else place
+        if not str(data) or not place.exists():
+            raise DataMissing(
+                f"data is {str(data)!r}, neither a file or folder nor a data set that is here; "
+                "`agentgym-suite data list` shows what there is"
+            )
+        return _import_cached(plan_import([GivenPath(place)]), progress)
+    paths = list(data) if isinstance(data, Sequence) else []
+    if not paths or not all(isinstance(each, str | os.PathLike) for each in paths):
+        raise UsageError(f"data is {data!r}; give a name, a path, a list of files, or None")
+    return _import_cached(plan_import([GivenPath(Path(each)) for each in paths]), progress)
+
+
+def plan_import(
+    given: Sequence[GivenPath],
+    *,
+    corpus: Path | None = None,
+    citations: Path | None = None,
+    skip_bad: bool = False,
+) -> ImportPlan:
+    """What to read from the given paths, each file told by its first row.
+
+    Args:
+        given: files and folders; of folders what is no data is passed over.
+        corpus: papers, where they are not among the given ones.
+        citations: who cites whom, likewise.
+        skip_bad: leave bad rows out.
+
+    Raises:
+        DataMissing: a path leads to nothing, or to nothing that is known.
+        DataDamaged: a file cannot be read as any format.
+    """
+    files: list[QueryFile] = []
+    papers = [] if corpus is None else [corpus]
+    edges = citations
+    for each in given:
+        known = 0
+        for path in _data_files(each.path):
+            if ".tsv" in path.suffixes:
+                edges = edges or path
+                known += 1
+                continue
+            row = first_row(path)
+            form = None if row is None else format_of(row)
+            if form is not None:
+                files.append(QueryFile(path, form.name, each.split or split_named(path)))
+            elif row is not None and is_paper_row(row):
+                papers += [path] if corpus is None else []
+            else:
+                continue
+            known += 1
+        if not known:
+            raise DataMissing(
+                f"{each.path} holds no rows in a format that is known; give files of PaSa, "
+                "LitSearch or ScholarGym"
+            )
+    return ImportPlan(tuple(files), tuple(papers), edges, skip_bad)
+
+
+def split_named(path: Path) -> str:
+    """The split that a file is named for, ``test`` when it is named for none.
+
+    RealScholarQuery has a test split alone, which stands beside AutoScholarQuery's as ``real``.
+    """
+    words = re.split(r"[^a-z]+", path.name.lower())
+    split = next((_SPLIT_WORDS[word] for word in words if word in _SPLIT_WORDS), "test")
+    place = f"{path.parent.name} {path.name}".lower()
+    return "real" if split == "test" and "realscholar" in place else split
+
+
+def _data_files(path: Path) -> Iterator[Path]:
+    """The file itself, or those in a folder that could be data, in the order of their names."""
+    if path.is_file():
+        yield path
+        return
+    if not path.is_dir():
+        raise DataMissing(f"there is no file or folder {path}; check the path")
+    for each in sorted(path.rglob("*")):
+        hidden = any(part.startswith(".") for part in each.relative_to(path).parts)
+        ending = each.with_suffix("").suffix if each.suffix in _PACKINGS else each.suffix
+        if each.is_file() and not hidden and ending in _ENDINGS:
+            yield each
+
+
+def _import_generated(folder: Path, progress: Progress | None) -> Path:
+    """The queries of a generated world; its manifest has the digests of its files."""
+    manifest = load_manifest(folder)
+    files = [
+        QueryFile(folder / name / f"{split}.jsonl", "pasa", prefix + split, EMBEDDED)
+        for name, prefix in ((BROAD_SET, ""), (NARROW_SET, "auto_"))
+        for split in ("train", "dev", "test")
+    ]
+    plan = ImportPlan(
+        files=tuple(files),
+        corpus=(folder / CORPUS_NAME,),
+        citations=folder / CITATIONS_NAME,
+        digests={folder / name: entry.sha256 for name, entry in manifest.files.items()},
+    )
+    return _import_cached(plan, progress)
+
+
+def _import_cached(plan: ImportPlan, progress: Progress | None) -> Path:
+    if not plan.files:
+        raise DataMissing("these files hold papers and no queries; give files of queries too")
+    name = json_digest(plan.inputs(progress)).removeprefix("sha256:")[:_NAME_CHARACTERS]
+    folder = data_folder("paper_search", f"cache-{name}")
+    publish_queries(folder, plan, progress)
+    return folder
