@@ -54,6 +54,7 @@ _ERRORS: Mapping[str, type[AgentGymSuiteError]] = {
     "full": ServerUnreachable,
     "draining": ServerUnreachable,
     "overloaded": ServerUnreachable,
+    "loading": ServerUnreachable,
 }
 # after these nothing more can be done with the session
 _FATAL = frozenset({"no-session", "lease-expired", "step-timeout", "env-error", "broken"})
@@ -178,21 +179,25 @@ class ServerClient:
         deadline = time.monotonic() + self.timeout_s
         pause = FIRST_PAUSE_S
         reason = ""
-        for attempt in range(MOST_RETRIES + 1):
+        attempt = 0
+        while True:
             left = deadline - time.monotonic()
             if left <= 0:
                 break
+            attempt += 1
             asked_pause = 0.0
             try:
                 return self.once(method, url, body, key, left)
             except ServerProblem as problem:
-                if not problem.retried or attempt == MOST_RETRIES:
+                # a server that loads its data says how long to wait, and means it
+                attempt -= problem.slug == "loading"
+                if not problem.retried or attempt > MOST_RETRIES:
                     raise
                 reason, asked_pause = problem.detail, problem.retry_after_s
             except httpx.TransportError as error:
                 reason = f"{type(error).__name__} {error}".strip()
             wait = max(asked_pause, pause * (0.5 + self._random.random()))
-            if attempt == MOST_RETRIES or time.monotonic() + wait > deadline:
+            if attempt > MOST_RETRIES or time.monotonic() + wait > deadline:
                 break
             time.sleep(wait)
             pause = min(2 * pause, LONGEST_PAUSE_S)

@@ -95,7 +95,9 @@ def parse_object(body: bytes) -> dict[str, Any]:
         return {}
     try:
         value = json.loads(
-            body.decode("utf-8"), parse_constant=_refuse_constant, parse_float=_finite
+            body.decode("utf-8-sig"),
+            parse_constant=_refuse_constant,
+            parse_float=_finite,
         )
     except (ValueError, RecursionError) as error:
         raise Problem(

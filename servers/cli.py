@@ -1,26 +1,36 @@
-"""``agentgym-suite serve``: the shop as a web site, and environments over HTTP."""
+"""``agentgym-suite serve``: the shop as a web site, environments and indexes over HTTP."""
 
 from __future__ import annotations
 
 import argparse
 import os
-import sys
-from pathlib import Path
 from typing import Any
 
 from agentgym_suite.errors import UsageError
 from agentgym_suite.registry import ENV_IDS
+from agentgym_suite.servers.papers_cli import register_papers
+from agentgym_suite.servers.retrieval_cli import register_retrieval
+from agentgym_suite.servers.serve_options import (
+    access_token,
+    add_access,
+    add_address,
+    add_queue,
+    say,
+    seconds,
+    thread_count,
+    whole_number,
+)
 from agentgym_suite.servers.sessions import LONGEST_LEASE_S
-
-TOKEN_VARIABLE = "AGENTGYM_SUITE_TOKEN"
 
 
 def register(commands: Any) -> None:
     """Add ``serve`` and what it can serve."""
-    serve = commands.add_parser("serve", help="serve the shop or environments over HTTP")
+    serve = commands.add_parser("serve", help="serve the shop, environments or an index over HTTP")
     kinds = serve.add_subparsers(title="what to serve", metavar="WHAT", required=True)
     _register_webshop(kinds)
     _register_env(kinds)
+    register_retrieval(kinds)
+    register_papers(kinds)
 
 
 def _register_webshop(kinds: Any) -> None:
@@ -29,7 +39,7 @@ def _register_webshop(kinds: Any) -> None:
         help="the shop as a web site",
         description="The shop as a web site for people, with the same pages as JSON under /api.",
     )
-    _add_address(parser, port=3000)
+    add_address(parser, port=3000)
     parser.add_argument(
         "--data", metavar="PATH", help="official files or a built store (the embedded catalogue)"
     )
@@ -67,7 +77,7 @@ def _register_env(kinds: Any) -> None:
         description="Environments over the protocol agentgym-suite/1; "
         "use them with gymnasium.make(ID, server_url=ADDRESS).",
     )
-    _add_address(parser, port=8100)
+    add_address(parser, port=8100)
     parser.add_argument(
         "--env",
         action="append",
@@ -85,25 +95,12 @@ def _register_env(kinds: Any) -> None:
     _add_limits(parser, max_sessions=256, lease_s=600)
     parser.add_argument(
         "--step-timeout",
-        type=_seconds,
+        type=seconds,
         default=60,
         metavar="S",
         help="longest reset or step (%(default)s)",
     )
-    parser.add_argument(
-        "--queue",
-        type=_positive,
-        default=1_024,
-        metavar="N",
-        help="requests that may wait for a thread (%(default)s)",
-    )
-    parser.add_argument(
-        "--drain",
-        type=_seconds,
-        default=30,
-        metavar="S",
-        help="seconds to finish after SIGTERM (%(default)s)",
-    )
+    add_queue(parser, limit=1_024, drain_s=30)
     parser.add_argument(
         "--workers",
         type=int,
@@ -111,11 +108,7 @@ def _register_env(kinds: Any) -> None:
         metavar="N",
         help="always 1, since sessions live in one process (%(default)s)",
     )
-    access = parser.add_mutually_exclusive_group()
-    access.add_argument(
-        "--token-file", metavar="FILE", help=f"the bearer token (that of {TOKEN_VARIABLE})"
-    )
-    access.add_argument("--insecure", action="store_true", help="no token on an open address")
+    add_access(parser)
     parser.set_defaults(run=serve_env)
 
 
@@ -153,7 +146,7 @@ def serve_webshop(args: argparse.Namespace) -> int:
             log=TrajectoryLog(args.log) if args.log else None,
             threads=args.threads,
         )
-        _say(
+        say(
             f"The shop is open at {address_of(listener)} "
             f"({catalogue.size:,} products, {len(catalogue.goals):,} customers). Ctrl-C closes it."
         )
@@ -174,7 +167,6 @@ def serve_env(args: argparse.Namespace) -> int:
     from agentgym_suite.servers.http_server import (
         accepted_hosts,
         address_of,
-        is_loopback,
         open_socket,
         run_server,
     )
@@ -185,12 +177,7 @@ def serve_env(args: argparse.Namespace) -> int:
             f"--workers is {args.workers}, but sessions live in one process; "
             "start one server per port and give clients all addresses"
         )
-    token = _token(args.token_file)
-    if token is None and not is_loopback(args.host) and not args.insecure:
-        raise UsageError(
-            f"--host {args.host} can be reached by others and there is no token; "
-            f"give --token-file or {TOKEN_VARIABLE}, or --insecure"
-        )
+    token = access_token(args)
     env_ids = tuple(dict.fromkeys(args.env or ENV_IDS))
     data = _data_of(args.data, env_ids)
     served = [Served(i, {"data": data[i]} if i in data else {}) for i in env_ids]
@@ -203,7 +190,10 @@ def serve_env(args: argparse.Namespace) -> int:
     )
     host = EnvHost(served, limits)
     with open_socket(args.host, args.port) as listener:
-        _say(f"{', '.join(env_ids)} at {address_of(listener)}. Ctrl-C stops the server.")
+        say(
+            f"Loading; then {', '.join(env_ids)} at {address_of(listener)}. "
+            "Ctrl-C stops the server."
+        )
         run_server(
             env_app(host, token=token, hosts=accepted_hosts(args.host)),
             listener,
@@ -214,17 +204,10 @@ def serve_env(args: argparse.Namespace) -> int:
     return 0
 
 
-def _add_address(parser: argparse.ArgumentParser, *, port: int) -> None:
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
-    parser.add_argument(
-        "--port", type=_port, default=port, help="port to listen on, 0 for a free one (%(default)s)"
-    )
-
-
 def _add_limits(parser: argparse.ArgumentParser, *, max_sessions: int, lease_s: int) -> None:
     parser.add_argument(
         "--max-sessions",
-        type=_positive,
+        type=whole_number,
         default=max_sessions,
         metavar="N",
         help="sessions at a time (%(default)s)",
@@ -238,24 +221,11 @@ def _add_limits(parser: argparse.ArgumentParser, *, max_sessions: int, lease_s: 
     )
     parser.add_argument(
         "--threads",
-        type=_positive,
+        type=thread_count,
         default=max(2, os.cpu_count() or 1),
         metavar="N",
         help="requests worked on at a time (the cores of this machine, at least 2)",
     )
-
-
-def _token(path: str | None) -> str | None:
-    if path is None:
-        token = os.environ.get(TOKEN_VARIABLE, "").strip()
-        return token or None
-    try:
-        token = Path(path).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--token-file {path} cannot be read ({error}); name another") from None
-    if not token:
-        raise UsageError(f"--token-file {path} is empty; put the token into it")
-    return token
 
 
 def _data_of(pairs: list[str], env_ids: tuple[str, ...]) -> dict[str, str]:
@@ -268,34 +238,8 @@ def _data_of(pairs: list[str], env_ids: tuple[str, ...]) -> dict[str, str]:
     return data
 
 
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
-def _positive(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) >= 1):
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 on")
-    return int(text)
-
-
-def _port(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) < 1 << 16):
-        raise argparse.ArgumentTypeError(f"{text!r} is no port; give 0 to 65535")
-    return int(text)
-
-
 def _lease(text: str) -> float:
-    seconds = _seconds(text)
-    if not 1 <= seconds <= LONGEST_LEASE_S:
+    value = seconds(text)
+    if not 1 <= value <= LONGEST_LEASE_S:
         raise argparse.ArgumentTypeError(f"{text} is no lease; give 1 to {LONGEST_LEASE_S} seconds")
-    return seconds
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
-    return seconds
+    return value

@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from agentgym_suite.servers.problems import Problem, problem_response
+from agentgym_suite.servers.problems import Problem, Respond, problem_response
 
 REQUEST_ID_HEADER = "X-Request-Id"
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
@@ -33,6 +33,8 @@ class Gate:
             resolves its own name to this machine is kept out so.
         public_paths: paths that need no token.
         headers: headers of every answer.
+        key_header: a header that may carry the token instead; empty for none.
+        respond: makes the answer to a request that may not pass.
     """
 
     def __init__(
@@ -43,12 +45,16 @@ class Gate:
         hosts: Sequence[str] = (),
         public_paths: Collection[str] = (),
         headers: Sequence[tuple[str, str]] = (),
+        key_header: str = "",
+        respond: Respond = problem_response,
     ) -> None:
         self._app = app
         self._token = None if token is None else token.encode("utf-8")
         self._hosts = frozenset(hosts)
         self._public_paths = frozenset(public_paths)
         self._headers = tuple(headers)
+        self._key_header = key_header
+        self._respond = respond
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection."""
@@ -77,7 +83,7 @@ class Gate:
             self._check(scope, headers)
             await self._app(scope, receive, send_with_headers)
         except Problem as problem:
-            await problem_response(problem, request_id)(scope, receive, send_with_headers)
+            await self._respond(problem, request_id)(scope, receive, send_with_headers)
         except Exception:
             # the application answered before it raised; what it raised is for the log
             _log.exception("request %s failed", request_id)
@@ -93,13 +99,15 @@ class Gate:
             )
         if self._token is None or scope["path"] in self._public_paths:
             return
-        # header values are read as Latin-1, so this gives the bytes that were sent
         scheme, _, given = headers.get("authorization", "").partition(" ")
-        right = hmac.compare_digest(given.strip().encode("latin-1"), self._token)
-        if scheme.lower() != "bearer" or not right:
+        if scheme.lower() != "bearer":
+            given = headers.get(self._key_header, "") if self._key_header else ""
+        # header values are read as Latin-1, so this gives the bytes that were sent
+        if not hmac.compare_digest(given.strip().encode("latin-1"), self._token):
+            ways = ["Authorization: Bearer", *filter(None, [self._key_header])]
             raise Problem(
                 "unauthorized",
-                "the token is missing or wrong; send Authorization: Bearer with the server's token",
+                f"the token is missing or wrong; send {' or '.join(ways)} with the server's token",
                 headers={"WWW-Authenticate": 'Bearer realm="agentgym-suite"'},
             )
 

@@ -87,6 +87,7 @@ class EnvHost:
         self.infos: dict[str, dict[str, Any]] = {}
         self.draining = False
         self.failure = ""
+        self.loading = True  # until every environment was tried
         self._started = time.monotonic()
         self._background: set[asyncio.Task[Any]] = set()
 
@@ -136,6 +137,7 @@ class EnvHost:
                 self.failure = f"{env_id} could not be loaded; see the server's log"
                 known = isinstance(error, AgentGymSuiteError)
                 _log.error("%s could not be loaded: %s", env_id, error, exc_info=not known)
+        self.loading = False
 
     async def _reap(self) -> None:
         pause = min(LONGEST_REAPER_PAUSE_S, max(0.05, self.limits.lease_s / 4))
@@ -319,7 +321,9 @@ class EnvHost:
                 "no-env", f"{env_id[:80]!r} is not served here; use {', '.join(self.served)}"
             )
         if env_id not in self.infos:
-            raise Problem("overloaded", f"{env_id} is not loaded yet; see /readyz", retry_after_s=1)
+            if self.loading:
+                raise Problem("loading", f"{env_id} is being loaded; try again", retry_after_s=1)
+            raise Problem("overloaded", f"{env_id} could not be loaded; see /readyz")
         return self.infos[env_id]
 
     async def _close(self, place: EnvPlace) -> None:

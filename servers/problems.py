@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -20,7 +20,8 @@ from starlette.routing import Route
 from agentgym_suite.errors import AgentGymSuiteError
 
 TYPE_PREFIX = "urn:agentgym-suite:error:"
-MEDIA_TYPE = "application/problem+json"
+JSON_TYPE = "application/json"
+PROBLEM_TYPE = "application/problem+json"
 
 # slug -> (status, title)
 PROBLEMS: Mapping[str, tuple[int, str]] = {
@@ -40,18 +41,24 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "lease-expired": (410, "The session has ended"),
     "too-slow": (408, "The body came too slowly"),
     "too-large": (413, "Too large"),
+    "media-type": (415, "Not a form that this server reads"),
     "forbidden-host": (421, "Not a host of this server"),
     "invalid": (422, "A field is wrong"),
     "forbidden-kwarg": (422, "Not settable by a client"),
     "no-task": (422, "No such task"),
     "full": (429, "All sessions are in use"),
     "env-error": (500, "The environment failed"),
+    "loading": (503, "The environments are being loaded"),
     "overloaded": (503, "Too much waiting work"),
+    "index-failed": (503, "The index failed"),
     "draining": (503, "The server is shutting down"),
     "step-timeout": (504, "The environment took too long"),
+    "search-timeout": (504, "The search took too long"),
 }
 
-LOGGED = frozenset({"env-error", "step-timeout"})  # with what raised them, which clients never see
+# with what raised them, which clients never see
+LOGGED = frozenset({"env-error", "index-failed"})
+LOGGED_BRIEFLY = frozenset({"step-timeout", "search-timeout"})  # their traceback says nothing
 
 _log = logging.getLogger(__name__)
 
@@ -86,6 +93,10 @@ class Problem(AgentGymSuiteError):
             self.headers["Retry-After"] = str(max(1, math.ceil(retry_after_s)))
 
 
+Respond = Callable[[Problem, str], Response]
+"""Makes the HTTP answer of a problem, of the request with this id."""
+
+
 def problem_response(problem: Problem, request_id: str) -> Response:
     """The HTTP answer of a problem."""
     document = {
@@ -97,13 +108,25 @@ def problem_response(problem: Problem, request_id: str) -> Response:
         **problem.fields,
     }
     return Response(
-        encode_json(document), problem.status, headers=problem.headers, media_type=MEDIA_TYPE
+        encode_json(document), problem.status, headers=problem.headers, media_type=PROBLEM_TYPE
+    )
+
+
+def detail_response(problem: Problem, request_id: str) -> Response:
+    """The same for clients that read nothing but ``detail``; the id is in the header."""
+    detail = problem.detail.encode("utf-8", "replace").decode("utf-8")
+    return Response(
+        encode_json({"detail": detail}),
+        problem.status,
+        headers=problem.headers,
+        media_type=JSON_TYPE,
     )
 
 
 def explain(request: Request, error: Exception) -> Problem:
     """Any exception of a handler or of the router as a problem."""
-    path = request.scope["path"][:200]  # request.url would read the client's Host header
+    # Of the scope, because request.url would read the client's Host header; on one line.
+    path = " ".join(request.scope["path"][:200].split())
     if isinstance(error, Problem):
         return error
     if isinstance(error, HTTPException) and error.status_code == 405:
@@ -126,12 +149,16 @@ def _addresses(request: Request) -> list[str]:
     return [r.path for r in routes if "GET" in (r.methods or ()) and "{" not in r.path]
 
 
-async def answer_error(request: Request, error: Exception) -> Response:
-    """The exception handler of applications whose errors are problem documents."""
+async def answer_error(
+    request: Request, error: Exception, respond: Respond = problem_response
+) -> Response:
+    """The exception handler of applications whose errors are problems."""
     problem = explain(request, error)
+    if problem.slug in LOGGED_BRIEFLY:
+        _log.warning("request %s: %s", request.state.request_id, problem.detail)
     if problem.slug in LOGGED:
         _log.error("request %s: %s", request.state.request_id, problem.detail, exc_info=error)
-    return problem_response(problem, request.state.request_id)
+    return respond(problem, request.state.request_id)
 
 
 def encode_json(value: Any) -> bytes:

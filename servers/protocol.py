@@ -109,7 +109,9 @@ class EnvProtocol:
         )
 
     async def info(self, request: Request) -> Response:
-        """What is served, and the limits."""
+        """What is served, and the limits; a 503 until every environment was tried."""
+        if self.host.loading:
+            raise Problem("loading", f"{self.host.status[1]}; try again", retry_after_s=1)
         return json_response(
             {
                 "protocol": PROTOCOL,

@@ -49,3 +49,7 @@ def test_a_body_that_never_ends_is_given_up() -> None:
     assert (caught.value.slug, caught.value.status) == ("too-slow", 408)
     # what may still come is not read, so the connection has no further use
     assert caught.value.headers["Connection"] == "close"
+
+
+def test_a_byte_order_mark_is_no_part_of_the_json() -> None:
+    assert parse_object(b'\xef\xbb\xbf{"seed": 3}') == {"seed": 3}

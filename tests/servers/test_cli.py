@@ -65,7 +65,8 @@ def test_numbers_out_of_range_are_usage_errors(arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "value"), [("--port", "x"), ("--threads", "2.5"), ("--lease", "long")]
+    ("option", "value"),
+    [("--port", "x"), ("--threads", "2.5"), ("--threads", "99999"), ("--lease", "long")],
 )
 def test_what_is_no_number_is_said_in_plain_words(
     option: str, value: str, capsys: pytest.CaptureFixture[str]
@@ -76,7 +77,7 @@ def test_what_is_no_number_is_said_in_plain_words(
     assert repr(value) in words and "invalid _" not in words
 
 
-@pytest.mark.parametrize("kind", ["webshop", "env"])
+@pytest.mark.parametrize("kind", ["webshop", "env", "retrieval", "papers"])
 def test_help_tells_every_default(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     commands = argparse.ArgumentParser().add_subparsers()
     register(commands)

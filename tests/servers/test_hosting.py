@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import httpx
 import pytest
 
+from agentgym_suite import remote_client
+from agentgym_suite.remote import RemoteEnv
+from agentgym_suite.servers import hosting
 from agentgym_suite.servers.env_specs import Served
 from agentgym_suite.servers.hosting import EnvHost, Limits
 from agentgym_suite.servers.protocol import env_app
@@ -160,3 +165,28 @@ def test_many_clients_at_once_get_their_own_transcripts() -> None:
             for number, told in enumerate(threads.map(play, range(60))):
                 assert told[0].startswith(f"Count to {number % 20 + 1}.")
                 assert told[1:] == [f"{number}.{index}" for index in range(5)]
+
+
+def test_what_is_served_is_told_once_it_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    hold = threading.Event()
+    describe = hosting._describe
+
+    def slow(served: Served) -> dict[str, Any]:
+        hold.wait(30)
+        return describe(served)
+
+    monkeypatch.setattr(hosting, "_describe", slow)
+    with running(env_app(EnvHost([Served(ENV_ID)], Limits()))) as transport:
+        with httpx.Client(transport=transport, base_url="http://localhost") as client:
+            answer = client.get("/v1/info")
+            assert (answer.status_code, slug(answer)) == (503, "loading")
+            assert answer.headers["Retry-After"] == "1"
+        monkeypatch.setattr(remote_client, "MOST_RETRIES", 0)  # loading is not counted as one
+        env = RemoteEnv(ENV_ID, "http://localhost", transport=transport)
+        with ThreadPoolExecutor(1) as pool:
+            spaces = pool.submit(lambda: env.action_space)
+            asked = transport.requests.count("GET /v1/info")
+            wait_until(lambda: transport.requests.count("GET /v1/info") > asked)
+            hold.set()
+            assert spaces.result(30).examples == ("add[1]", "add[2]")
+        env.close()
