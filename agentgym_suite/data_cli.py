@@ -258,10 +258,14 @@ def _tell_made(source: Source, folder: Path) -> int:
         for line in importer.load().describe(folder):
             _print(f"  {line}")
     _print(f"  where: {folder}")
-    env_ids = [one.id for one in ENVIRONMENTS if one.name == source.environment]
     place = source.name if folder == _home_of(source) else shlex.quote(str(folder))
-    for env_id in env_ids:
-        _print(f"  play it: agentgym-suite play {env_id} --data {place}")
+    manifest = data.load_manifest(folder)
+    # questions alone are searched elsewhere, and passages alone are not played
+    needs = manifest.kind == "qa-questions" and "passages" not in manifest.counts
+    index = " --set index=DIR" if needs else ""
+    for one in ENVIRONMENTS:
+        if one.name == source.environment and manifest.kind != "qa-corpus":
+            _print(f"  play it: agentgym-suite play {one.id} --data {place}{index}")
     return 0
 
 

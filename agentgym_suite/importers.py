@@ -37,6 +37,13 @@ IMPORTERS: Mapping[str, Importer] = MappingProxyType(
         "webshop-small": Importer("agentgym_suite.webshop.importing"),
         "webshop": Importer("agentgym_suite.webshop.importing", generates=True),
         "alfworld": Importer("agentgym_suite.alfworld.importing", generates=True, compares=True),
+        "hotpotqa": Importer("agentgym_suite.multihop_qa.importing", generates=True),
+        "2wiki": Importer("agentgym_suite.multihop_qa.importing"),
+        "musique": Importer("agentgym_suite.multihop_qa.importing"),
+        "searchqa": Importer("agentgym_suite.multihop_qa.importing"),
+        "wiki-18": Importer("agentgym_suite.multihop_qa.importing"),
+        "pasa": Importer("agentgym_suite.paper_search.importing", generates=True),
+        "litsearch": Importer("agentgym_suite.paper_search.importing"),
     }
 )
 
@@ -48,7 +55,17 @@ CHECKERS: Mapping[str, str] = MappingProxyType(
         "webshop-files": "agentgym_suite.webshop.importing",
         "alfworld-games": "agentgym_suite.alfworld.importing",
         "alfworld-generated": "agentgym_suite.alfworld.importing",
+        "qa-questions": "agentgym_suite.multihop_qa.importing",
+        "qa-corpus": "agentgym_suite.multihop_qa.importing",
+        "qa-generated": "agentgym_suite.multihop_qa.importing",
+        "paper-queries": "agentgym_suite.paper_search.importing",
+        "papers-generated": "agentgym_suite.paper_search.importing",
         "bm25-index": "agentgym_suite.indexes.cli",
         "lucene-index": "agentgym_suite.indexes.cli",
+        "fts5-index": "agentgym_suite.indexes.cli",
+        "dense-index": "agentgym_suite.indexes.cli",
+        "hybrid-index": "agentgym_suite.indexes.cli",
+        "qdrant-index": "agentgym_suite.indexes.cli",
+        "paper-store": "agentgym_suite.indexes.cli",
     }
 )

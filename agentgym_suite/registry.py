@@ -48,6 +48,20 @@ ENVIRONMENTS = (
         "alfworld",
         "Do a chore in a household: find, clean, heat, cool, look at and put away objects",
     ),
+    Environment(
+        "MultiHopQA-v0",
+        "agentgym_suite.multihop_qa:make",
+        5,
+        "multihop_qa",
+        "Answer a question whose facts lie in several passages, found by searching",
+    ),
+    Environment(
+        "PaperSearch-v0",
+        "agentgym_suite.paper_search:make",
+        5,
+        "paper_search",
+        "Find the papers that answer a research question, by searching and along citations",
+    ),
 )
 TELL_HORIZON = WrapperSpec("TellHorizon", "agentgym_suite.horizon:TellHorizon", {})
 ENV_IDS = tuple(environment.id for environment in ENVIRONMENTS)

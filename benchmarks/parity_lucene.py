@@ -1,10 +1,10 @@
 """Proof that `indexes/bm25` ranks as Lucene does.
 
-    python benchmarks/parity_lucene.py [compare] [--sizes 1000 100000] [--documents FILE.jsonl]
+    python benchmarks/parity_lucene.py [compare] [--sizes 1000 100000] [--corpus FILE.jsonl]
     python benchmarks/parity_lucene.py record [--out FIXTURE.jsonl.xz]
 
-`compare` builds both indexes over the same products of the embedded catalogue (or over a file
-of documents), runs the same 200 queries through both, prints the first difference and exits
+`compare` builds both indexes over the same products of the embedded catalogue (or over a corpus
+file), runs the same 200 queries through both, prints the first difference and exits
 with 1 when there is any. `record` writes what Lucene makes of the catalogue's texts and of
 queries to a file, so that a machine without Java can repeat the proof: the tests do.
 
@@ -28,7 +28,7 @@ from typing import IO
 from agentgym_suite.indexes import bm25_build, lucene
 from agentgym_suite.indexes.analyzer import Analyzer
 from agentgym_suite.indexes.bm25 import BM25Index
-from agentgym_suite.indexes.documents import read_documents
+from agentgym_suite.indexes.corpus_rows import read_passages
 from agentgym_suite.indexes.hits import Hits, reported_scores
 from agentgym_suite.indexes.lucene import LuceneIndex
 from agentgym_suite.webshop.generator import products
@@ -45,7 +45,7 @@ def main() -> int:
     """Run the chosen command."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("command", nargs="?", choices=["compare", "record"], default="compare")
-    parser.add_argument("--documents", type=Path, help="JSON lines with id and contents")
+    parser.add_argument("--corpus", type=Path, help="JSON lines with id and contents")
     parser.add_argument("--queries", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0, help="of the queries")
     parser.add_argument("--sizes", type=int, nargs="+", default=[1_000, 100_000])
@@ -112,9 +112,9 @@ def _record(options: argparse.Namespace) -> int:
 
 def _documents(options: argparse.Namespace, size: int) -> list[tuple[str, str]]:
     """The first `size` (id, lower-cased text) of the file or of the embedded catalogue."""
-    if options.documents is not None:
-        lowered = ((name, text.lower()) for name, text in read_documents(options.documents))
-        return list(islice(lowered, size))
+    if options.corpus is not None:
+        passages = islice(read_passages(options.corpus), size)
+        return [(passage.id, passage.contents.lower()) for passage in passages]
     cleaned = (clean(made.item, None) for made in products(size))
     return [
         (entry.product.asin, indexed_text(entry.product))

@@ -55,18 +55,28 @@ def command_line() -> str:
 
 def data_set_parsers() -> Iterator[argparse.ArgumentParser]:
     """What ``data import``, ``generate`` and ``verify`` take after a data set's name."""
-    modules = {importer.module: (name, importer) for name, importer in IMPORTERS.items()}
-    for name, importer in modules.values():
+    for name in dict.fromkeys(spoken_for(each) for each in IMPORTERS):
+        importer = IMPORTERS[name]
         module = importer.load()
+        same = [each for each in IMPORTERS if each != name and spoken_for(each) == name]
+        also = f"the same for {', '.join(same)}" if same else None
         for command, add_arguments, offered in (
             ("import", "add_import_arguments", True),
             ("generate", "add_generate_arguments", importer.generates),
             ("verify", "add_compare_arguments", importer.compares),
         ):
             if offered:
-                parser = argparse.ArgumentParser(prog=f"agentgym-suite data {command} {name}")
+                prog = f"agentgym-suite data {command} {name}"
+                epilog = also if command == "import" else None
+                parser = argparse.ArgumentParser(prog=prog, epilog=epilog)
                 getattr(module, add_arguments)(parser)
                 yield parser
+
+
+def spoken_for(name: str) -> str:
+    """The data set whose options stand for those of a name: one that can do the most."""
+    fellows = [n for n, other in IMPORTERS.items() if other.module == IMPORTERS[name].module]
+    return next((n for n in fellows if IMPORTERS[n].generates), fellows[0])
 
 
 def walk(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:

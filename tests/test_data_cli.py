@@ -348,8 +348,8 @@ def test_what_is_no_data_set_is_told_apart(action: str, home: Path, tmp_path: Pa
         run(action, str(tmp_path / "mirror"))
     with pytest.raises(DataMissing, match="there is no folder .*nowhere; check the path"):
         run(action, str(tmp_path / "nowhere"))
-    with pytest.raises(DataMissing, match="pasa is not here.*no environment of this version"):
-        run(action, "pasa")
+    with pytest.raises(DataMissing, match="pasa-selector is not here.*no environment of this"):
+        run(action, "pasa-selector")
 
 
 def test_list_in_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:

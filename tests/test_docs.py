@@ -69,7 +69,8 @@ def test_commands_of_the_pages_parse(command: str) -> None:
     assert callable(args.run)
     if getattr(args, "rest", None):  # what comes after a data set's name has a parser of its own
         parsers = {parser.prog: parser for parser in generator().data_set_parsers()}
-        prog = " ".join(shlex.split(command)[:4])
+        words = shlex.split(command)
+        prog = " ".join([*words[:3], generator().spoken_for(words[3])])
         assert parsers[prog].parse_args(args.rest)
 
 
