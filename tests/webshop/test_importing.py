@@ -181,7 +181,8 @@ def test_verify_compares_what_lies_there_with_the_manifest(
     edit_manifest(store, files={})
     with pytest.raises(DataDamaged, match="is not in the manifest beside it"):
         verify(store)
-    (store / "manifest.json").write_text(json.dumps(manifest | {"version": 99}))
+    newer = json.loads((store / "manifest.json").read_text("utf-8")) | {"version": 99}
+    (store / "manifest.json").write_text(json.dumps(newer))
     with pytest.raises(DataVersion, match="99"):
         verify(store)
 
