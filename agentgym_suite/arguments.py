@@ -189,6 +189,24 @@ def check_split(split: object) -> str:
     raise UsageError(f"split is {shown(split)}; give the name of a split, or None")
 
 
+def offers(value: object, protocol: type) -> bool:
+    """Whether an object has all that a protocol names, without asking it anything.
+
+    ``isinstance`` would read its properties, and those of a remote object go to its server.
+    """
+    names = {
+        name
+        for base in protocol.__mro__
+        if getattr(base, "_is_protocol", False)
+        for name in vars(base)
+        if not name.startswith("_")
+    }
+    absent = object()
+    return not isinstance(value, type) and all(
+        inspect.getattr_static(value, name, absent) is not absent for name in names
+    )
+
+
 def _value(text: str) -> Any:
     try:
         return json.loads(text)

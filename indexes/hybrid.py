@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from agentgym_suite.arguments import offers
 from agentgym_suite.data import Contents, Manifest, Progress, publish, read_manifest
 from agentgym_suite.errors import RetrievalError, UsageError
 from agentgym_suite.files import Json, explain_damage
@@ -197,10 +198,10 @@ def build_hybrid(
 
 def _open_ranked(place: Path | str) -> RankedIndex:
     index = open_index(place)
-    if not isinstance(index, RankedIndex):
+    if not offers(index, RankedIndex):
         index.close()
         raise RetrievalError(f"{place} cannot be fused; name the folder of an index")
-    return index
+    return cast(RankedIndex, index)
 
 
 def _check_side(index: RankedIndex, side: str, ranks_by: str, wrong: frozenset[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pytest
@@ -16,6 +16,7 @@ from agentgym_suite.arguments import (
     check_flag,
     check_path,
     check_seconds,
+    offers,
     refuse_unknown,
     settings,
     shown,
@@ -110,3 +111,27 @@ def test_paths_are_texts_that_a_path_can_be(tmp_path: Path) -> None:
 def test_a_setting_is_json_or_text() -> None:
     deep = "[" * 100_000
     assert settings(["a=true", "b=no", f"c={deep}"]) == {"a": True, "b": "no", "c": deep}
+
+
+class Searcher(Protocol):
+    @property
+    def size(self) -> int: ...
+
+    def search(self, query: str) -> str: ...
+
+
+class Distant:
+    """Somebody whose properties cost a question to a server."""
+
+    @property
+    def size(self) -> int:
+        raise ConnectionError
+
+    def search(self, query: str) -> str:
+        return query
+
+
+def test_what_an_object_offers_is_told_without_asking_it() -> None:
+    assert offers(Distant(), Searcher)
+    for wrong in (Distant, 5, "x", object()):
+        assert not offers(wrong, Searcher)

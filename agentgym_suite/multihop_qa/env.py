@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from agentgym_suite.arguments import check_data, check_split, refuse_unknown, shown
+from agentgym_suite.arguments import check_data, check_split, offers, refuse_unknown, shown
 from agentgym_suite.call_results import Played, results_json
 from agentgym_suite.data import canonical_json
 from agentgym_suite.env import TextEnv, Transition
@@ -212,8 +212,10 @@ class MultiHopQAEnv(TextEnv):
         )
         self._data = check_data(data)
         self._index_name = check_index(index)
-        _check_open("questions", questions, QuestionSet)
-        _check_open("passages", passages, PassageIndex)
+        if not isinstance(questions, QuestionSet | None):
+            raise UsageError(f"questions is {shown(questions)}; give an open QuestionSet, or None")
+        if passages is not None and not offers(passages, PassageIndex):
+            raise UsageError(f"passages is {shown(passages)}; give an open PassageIndex, or None")
         self._questions = questions
         self._given_passages = passages
         self._passages: PassageIndex | None = None
@@ -364,12 +366,6 @@ class MultiHopQAEnv(TextEnv):
             **self._settings.told(),
             **self._layout.told(),
         }
-
-
-def _check_open(name: str, value: object, kind: Any) -> None:
-    """Refuse what is no open object of its kind; a class of that kind is none."""
-    if value is not None and (isinstance(value, type) or not isinstance(value, kind)):
-        raise UsageError(f"{name} is {shown(value)}; give an open {kind.__name__}, or None")
 
 
 def _results_json(state: QAState) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from agentgym_suite.arguments import check_choice, shown
+from agentgym_suite.arguments import check_choice, offers, shown
 from agentgym_suite.data import data_folder, json_digest
 from agentgym_suite.data_home import MANIFEST_NAME
 from agentgym_suite.errors import MissingExtra, RetrievalError, UsageError
@@ -224,7 +224,7 @@ def check_papers(papers: PaperSource | None) -> PaperSource | None:
     Raises:
         UsageError: it is neither; a store or a folder is named by ``index``.
     """
-    if papers is None or (isinstance(papers, PaperSource) and not isinstance(papers, type)):
+    if papers is None or offers(papers, PaperSource):
         return papers
     raise UsageError(
         f"papers is {shown(papers)}; give an open PaperSource, or name a folder or an address by "
