@@ -127,7 +127,7 @@ class TextEnv(gym.Env[str, str], ABC):
         self._observation = ""
         self._invalid_actions = 0
         self._cut_characters = 0
-        self._provenance_texts: dict[int | None, str] = {}  # constant but for the horizon
+        self._provenance_texts: dict[tuple[int | None, str], str] = {}  # by horizon and split
 
     # ------------------------------------------------------------------ hooks
 
@@ -169,7 +169,7 @@ class TextEnv(gym.Env[str, str], ABC):
 
     @abstractmethod
     def _provenance(self) -> Mapping[str, Any]:
-        """What identifies data, indexes, numbers and backend behind this environment."""
+        """What identifies data, indexes, numbers and backend, for a horizon and a split."""
 
     def _choose(self, split: str, members: Sequence[int], u: float) -> int:
         """The task position for a uniform draw ``u`` in [0, 1); uniform unless overridden."""
@@ -373,9 +373,9 @@ class TextEnv(gym.Env[str, str], ABC):
         return info
 
     def _provenance_text(self) -> str:
-        text = self._provenance_texts.get(self.horizon)
-        if text is None:
-            text = self._provenance_texts[self.horizon] = canonical_json(
+        key = self.horizon, self._task.split
+        if key not in self._provenance_texts:
+            self._provenance_texts[key] = canonical_json(
                 {
                     "suite_version": suite_version(),
                     "environment": self._name(),
@@ -384,7 +384,7 @@ class TextEnv(gym.Env[str, str], ABC):
                     **self._provenance(),
                 }
             )
-        return text
+        return self._provenance_texts[key]
 
 
 def _rebuild(

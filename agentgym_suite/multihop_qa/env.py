@@ -220,7 +220,6 @@ class MultiHopQAEnv(TextEnv):
         self._given_passages = passages
         self._passages: PassageIndex | None = None
         self._episode: QAEpisode | None = None
-        self._told_split = ""
 
     # ------------------------------------------------------------- public API
 
@@ -278,9 +277,6 @@ class MultiHopQAEnv(TextEnv):
 
     def _begin(self, task: Task) -> Transition:
         self._episode = None  # a question that cannot be asked leaves none behind
-        if task.split != self._told_split:
-            self._provenance_texts.clear()  # they name the split
-            self._told_split = task.split
         question = self.questions.question(task.index)
         if not question.question.strip():
             raise DataDamaged(f"task {task.id} has an empty question; leave that row out")
@@ -361,7 +357,7 @@ class MultiHopQAEnv(TextEnv):
             "data_digest": self.questions.digest,
             "task_digest": self.tasks.digest,
             "index": index,
-            "index_digest": self.passages.digest,
+            "index_digest": index["digest"],
             "encoder": index["encoder"],
             **self._settings.told(),
             **self._layout.told(),

@@ -247,7 +247,6 @@ class PaperSearchEnv(TextEnv):
         self._judge: Selector | None = None
         self._episode: PaperEpisode | None = None
         self._measured: dict[str, float] = {}
-        self._told_split = ""
 
     # ------------------------------------------------------------- public API
 
@@ -306,9 +305,6 @@ class PaperSearchEnv(TextEnv):
 
     def _begin(self, task: Task) -> Transition:
         self._episode = None  # a query that cannot be played leaves none behind
-        if task.split != self._told_split:
-            self._provenance_texts.clear()  # they name the split
-            self._told_split = task.split
         query = self.queries.query(task.index)
         if not query.query.strip():
             raise DataDamaged(f"task {task.id} has an empty query; leave that row out")
@@ -384,7 +380,7 @@ class PaperSearchEnv(TextEnv):
             "data_digest": self.queries.digest,
             "task_digest": self.tasks.digest,
             "index": told,
-            "index_digest": self.papers.digest,
+            "index_digest": told["digest"],
             "retrieval": self.papers.retrieval,
             "encoder": encoder_of(told),
             "selector": told_selector(self._judge),
