@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -97,20 +97,11 @@ class DenseIndex:
         self._threads = ProcessThreads(threads)
         self._wanted_scan = scan
         with explain_damage(folder):
-            identity = _mapping(manifest.inputs["encoder"])
             self.dim = manifest.counts["dim"]
             self.kind = parse_kind(str(manifest.inputs["index_type"]))
             measures = json.loads((folder / MEASURES).read_text("utf-8"))
             largest_norm = float(measures["largest_norm"])
-        address = manifest.notes.get("encoder_address")
-        self._encoder = QueryEncoder(
-            f"index {folder}",
-            self.dim,
-            identity,
-            address if isinstance(address, str) else None,
-            encoder,
-            threads=threads,
-        )
+        self._encoder = QueryEncoder.of(folder, manifest, encoder, threads=threads)
         self._corpus = Corpus.of(folder, manifest)
         self._index = map_index(folder / VECTORS, self.kind, self.dim, len(self._corpus))
         self._threshold = lower_blas_threshold(self.dim)
@@ -284,9 +275,3 @@ def _reopen(
     folder: Path, encoder: Encoder | str | Path | None, threads: int | None, scan: str
 ) -> DenseIndex:
     return DenseIndex.open(folder, encoder, threads=threads, scan=scan)
-
-
-def _mapping(value: Json) -> dict[str, Json]:
-    if not isinstance(value, Mapping):
-        raise TypeError(f"{value!r} is no object")
-    return dict(value)

@@ -9,6 +9,9 @@ from agentgym_suite.data import Manifest, json_digest
 from agentgym_suite.files import Json
 from agentgym_suite.indexes.fusion import RRF_K
 
+QDRANT_LEFT_OUT = ("corpus", "points")
+"""Inputs of a Qdrant index that decide no score: where its corpus and its points are."""
+
 
 def ranking_digest(
     manifest: Manifest,
@@ -41,7 +44,7 @@ def told_digest(manifest: Manifest) -> str | None:
         return ranking_digest(manifest, _part(manifest, "corpus").get("sha256"))
     if manifest.kind == "qdrant-index":
         sha256 = _part(manifest, "corpus").get("sha256")
-        return ranking_digest(manifest, sha256, False, left_out=("corpus", "points"))
+        return ranking_digest(manifest, sha256, False, left_out=QDRANT_LEFT_OUT)
     if manifest.kind == "hybrid-index":
         sparse, dense = (_part(manifest, side).get("digest") for side in ("sparse", "dense"))
         depth = manifest.inputs.get("depth")

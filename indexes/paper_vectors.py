@@ -22,7 +22,7 @@ from agentgym_suite.indexes.paper_store import PaperStore
 from agentgym_suite.indexes.qdrant import QdrantIndex
 from agentgym_suite.indexes.qdrant_connection import TIMEOUT_S, QdrantServer
 from agentgym_suite.indexes.qdrant_points import PointOptions
-from agentgym_suite.indexes.vector_shards import SHARD_ROWS
+from agentgym_suite.indexes.vector_shards import SHARD_ROWS, move_into_place
 
 QDRANT, FAISS = "qdrant", "faiss"
 ENGINES = (QDRANT, FAISS)
@@ -204,4 +204,4 @@ def _write_passages(store: PaperStore, path: Path, progress: Progress | None) ->
             packed.write(json.dumps(row).encode("ascii") + b"\n")
             if progress is not None and (done % 1000 == 0 or done == len(store)):
                 progress("collect papers", done, len(store))
-    os.replace(temporary, path)
+    move_into_place(temporary, path)

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agentgym_suite.data import Manifest, json_digest, read_manifest
+from agentgym_suite.data import Manifest, read_manifest
 from agentgym_suite.errors import RetrievalError, UsageError
 from agentgym_suite.files import Json, explain_damage
 from agentgym_suite.indexes.corpus import Corpus
+from agentgym_suite.indexes.digests import QDRANT_LEFT_OUT, ranking_digest
 from agentgym_suite.indexes.encoders import Encoder
 from agentgym_suite.indexes.hits import Hits
 from agentgym_suite.indexes.passages import Found, Passage, check_search, retrieve
@@ -79,7 +80,6 @@ class QdrantIndex:
         self.manifest = manifest
         self._options = (encoder, server, api_key, timeout_s, exact, threads)
         with explain_damage(folder):
-            identity = _mapping(manifest.inputs["encoder"])
             place = _mapping(manifest.inputs["points"])
             options = _mapping(manifest.inputs["params"])
             self.dim = manifest.counts["dim"]
@@ -88,15 +88,7 @@ class QdrantIndex:
             form, url, collection = place["form"], place.get("url"), str(place.get("collection"))
         self._exact = exact
         self._closed = False
-        address = manifest.notes.get("encoder_address")
-        self._encoder = QueryEncoder(
-            f"index {folder}",
-            self.dim,
-            identity,
-            address if isinstance(address, str) else None,
-            encoder,
-            threads=threads,
-        )
+        self._encoder = QueryEncoder.of(folder, manifest, encoder, threads=threads)
         self._corpus = Corpus.of(folder, manifest)
         self._allowed: dict[Days, int] = {ANY_DAY: len(self._corpus)}
         self._points: Points
@@ -165,9 +157,8 @@ class QdrantIndex:
     @property
     def digest(self) -> str:
         """``sha256:<hex>`` of the corpus's contents and of what decides the scores."""
-        left_out = ("corpus", "points")
-        about = {name: v for name, v in self.manifest.inputs.items() if name not in left_out}
-        return json_digest([KIND, VERSION, self._corpus.facts.sha256, about, self._exact])
+        sha256 = self._corpus.facts.sha256
+        return ranking_digest(self.manifest, sha256, self._exact, left_out=QDRANT_LEFT_OUT)
 
     def search(
         self, query: str, k: int, before: int | None = None, *, since: int | None = None

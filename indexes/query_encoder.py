@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from agentgym_suite.data import Manifest
 from agentgym_suite.errors import RetrievalError
-from agentgym_suite.files import Json
+from agentgym_suite.files import Json, explain_damage
 from agentgym_suite.indexes.encoders import Encoder, check_encoder, open_encoder
 from agentgym_suite.indexes.match_query import LONGEST_QUERY
 from agentgym_suite.indexes.query_cache import QueryCache
@@ -52,6 +53,29 @@ class QueryEncoder:
         self._cache = QueryCache(QUERIES_KEPT)
         self._lock = ProcessLock()
         self._encoder = None if given is None else self._opened(given)
+
+    @classmethod
+    def of(
+        cls,
+        folder: Path,
+        manifest: Manifest,
+        given: Encoder | str | Path | None = None,
+        *,
+        threads: int | None = None,
+    ) -> QueryEncoder:
+        """The encoder of the index in a folder, whose manifest tells what it was built with.
+
+        Raises:
+            RetrievalError: the given encoder is not the one of the index; names both.
+            DataDamaged: the manifest does not tell it.
+        """
+        with explain_damage(folder):
+            dim, identity = manifest.counts["dim"], manifest.inputs["encoder"]
+            if not isinstance(identity, Mapping):
+                raise TypeError(f"{identity!r} is no object")
+        address = manifest.notes.get("encoder_address")
+        address = address if isinstance(address, str) else None
+        return cls(f"index {folder}", dim, identity, address, given, threads=threads)
 
     def vectors(self, queries: Sequence[str]) -> NDArray[np.float32]:
         """A [queries, dim] array; at least one query, none of them blank.

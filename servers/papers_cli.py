@@ -12,7 +12,7 @@ from agentgym_suite.servers.serve_options import (
     add_address,
     add_search_limits,
     say,
-    whole_number,
+    thread_count,
 )
 
 
@@ -40,7 +40,7 @@ def register_papers(kinds: Any) -> None:
     add_address(parser, port=4000)
     parser.add_argument(
         "--threads",
-        type=whole_number,
+        type=thread_count,
         default=os.cpu_count() or 1,
         metavar="N",
         help="requests worked on at a time (the cores of this machine)",
