@@ -33,6 +33,7 @@ from agentgym_suite.data_home import (
     data_home,
     download_folder,
     find_data,
+    made_folder,
     named_data,
 )
 from agentgym_suite.errors import DataDamaged, DataError, DataMissing, DataVersion
@@ -73,6 +74,7 @@ __all__ = [
     "free_bytes",
     "json_digest",
     "load_manifest",
+    "made_folder",
     "named_data",
     "publish",
     "read_manifest",

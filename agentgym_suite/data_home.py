@@ -32,6 +32,17 @@ def data_folder(environment: str, name: str) -> Path:
     return data_home() / environment / name
 
 
+def made_folder(environment: str, what: str, digest: str) -> Path:
+    """Where is kept, so that it is made once, what is a function of things with this digest.
+
+    Args:
+        environment: the folder of the data home.
+        what: the first word of its name, such as ``cache``.
+        digest: ``sha256:<hex>`` of everything it is made from.
+    """
+    return data_folder(environment, f"{what}-{digest.removeprefix('sha256:')[:16]}")
+
+
 def download_folder(name: str) -> Path:
     """Where the files of the data set ``name`` lie as their publisher delivers them."""
     return data_home() / "downloads" / name

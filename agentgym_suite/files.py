@@ -318,3 +318,13 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def table_in(value: Json) -> Mapping[str, Json]:
+    """A JSON object as it is, anything else as an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def list_in(value: Json) -> list[Json]:
+    """A JSON list as it is, anything else as an empty one."""
+    return list(value) if isinstance(value, list) else []

@@ -177,3 +177,30 @@ class TaskSet:
         nearest = difflib.get_close_matches(text[:200], islice(self.ids, _NEAREST_AMONG), n=3)
         hint = f"; nearest: {', '.join(nearest)}" if nearest else ""
         return f"task {text[:80]!r} does not exist; there are {span}{hint}"
+
+
+def split_ranges(counts: Mapping[str, int], order: Sequence[str]) -> dict[str, range]:
+    """The positions of splits whose tasks are stored split by split; empty ones are left out.
+
+    Args:
+        counts: tasks of each split, by name; other names do not count.
+        order: every split there can be, as they follow one another.
+    """
+    ranges: dict[str, range] = {}
+    first = 0
+    for split in order:
+        if counts.get(split):
+            ranges[split] = range(first, first + counts[split])
+            first += counts[split]
+    return ranges
+
+
+def count_split(counts: dict[str, int], split: str, order: Sequence[str]) -> None:
+    """Count one more task of a split, while tasks are stored split by split.
+
+    Raises:
+        ValueError: the split comes after one that it goes before.
+    """
+    if any(order.index(split) < order.index(earlier) for earlier in counts):
+        raise ValueError(f"the split {split!r} comes after {', '.join(counts)}")
+    counts[split] = counts.get(split, 0) + 1

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection
 
 from agentgym_suite.data import Manifest, json_digest
-from agentgym_suite.files import Json
+from agentgym_suite.files import Json, table_in
 from agentgym_suite.indexes.fusion import RRF_K
 
 QDRANT_LEFT_OUT = ("corpus", "points")
@@ -41,17 +40,14 @@ def told_digest(manifest: Manifest) -> str | None:
     if manifest.kind == "bm25-index":
         return manifest.digest
     if manifest.kind in ("fts5-index", "dense-index"):
-        return ranking_digest(manifest, _part(manifest, "corpus").get("sha256"))
+        return ranking_digest(manifest, table_in(manifest.inputs.get("corpus")).get("sha256"))
     if manifest.kind == "qdrant-index":
-        sha256 = _part(manifest, "corpus").get("sha256")
+        sha256 = table_in(manifest.inputs.get("corpus")).get("sha256")
         return ranking_digest(manifest, sha256, False, left_out=QDRANT_LEFT_OUT)
     if manifest.kind == "hybrid-index":
-        sparse, dense = (_part(manifest, side).get("digest") for side in ("sparse", "dense"))
+        sparse, dense = (
+            table_in(manifest.inputs.get(side)).get("digest") for side in ("sparse", "dense")
+        )
         depth = manifest.inputs.get("depth")
         return fused_digest(manifest.kind, manifest.version, sparse, dense, depth)
     return None
-
-
-def _part(manifest: Manifest, name: str) -> Mapping[str, Any]:
-    value = manifest.inputs.get(name)
-    return value if isinstance(value, Mapping) else {}

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
-from agentgym_suite.arguments import shown
-from agentgym_suite.data import (
-    MANIFEST_NAME,
-    Progress,
-    data_folder,
-    json_digest,
-    load_manifest,
-    named_data,
-)
+from agentgym_suite.chosen_data import GivenPath, locate_data
+from agentgym_suite.data import Progress, json_digest, load_manifest, made_folder
 from agentgym_suite.errors import DataMissing, UsageError
 from agentgym_suite.multihop_qa.corpora import is_corpus_row
 from agentgym_suite.multihop_qa.flashrag_files import search_r1_split
+from agentgym_suite.multihop_qa.generated_files import GENERATED_KIND, embedded_folder
 from agentgym_suite.multihop_qa.import_plan import ImportPlan, QuestionFile, publish_questions
 from agentgym_suite.multihop_qa.question_folder import CORPUS_NAME, SPLITS
 from agentgym_suite.multihop_qa.row_formats import dataset_named, format_of, full_named, split_named
@@ -31,47 +24,17 @@ EMBEDDED = "embedded"
 _PLAYED_FOLDER = "2wiki"
 _ALIASES_NAME = "id_aliases.jsonl"
 
-_NAME_CHARACTERS = 16
 
-
-@dataclass(frozen=True, slots=True)
-class GivenPath:
-    """A path that somebody gave: a file, a folder or an archive.
-
-    Attributes:
-        path: where.
-        split: what all its questions are, "" to go by the name of each file.
-    """
-
-    path: Path
-    split: str = ""
-
-
-def locate_questions(
-    data: str | Path | Sequence[str | Path] | None, progress: Progress | None = None
-) -> Path:
+def locate_questions(data: str | tuple[str, ...] | None, progress: Progress | None = None) -> Path:
     """The finished folder of ``data``, made now where it is new; see ``open_question_set``."""
-    if data is None:
-        from agentgym_suite.multihop_qa.generated_files import embedded_folder
-
-        return _import_generated(embedded_folder(progress), progress)
-    if isinstance(data, str | os.PathLike):
-        named = named_data(data, "multihop_qa")
-        place = named or Path(os.path.expanduser(data)).absolute()
-        if (place / MANIFEST_NAME).is_file():
-            if (place / _PLAYED_FOLDER).is_dir():
-                return _import_generated(place, progress)
-            return place
-        if not str(data) or not place.exists():
-            raise DataMissing(
-                f"data is {shown(str(data))}, neither a file or folder nor a data set here; "
-                "`agentgym-suite data list` shows what there is"
-            )
-        return _import_cached(plan_import([GivenPath(place)]), progress)
-    paths = list(data) if isinstance(data, Sequence) else []
-    if not paths or not all(isinstance(each, str | os.PathLike) for each in paths):
-        raise UsageError(f"data is {shown(data)}; give a name, a path, a list of files, or None")
-    return _import_cached(plan_import([GivenPath(Path(each)) for each in paths]), progress)
+    return locate_data(
+        data,
+        "multihop_qa",
+        generated_kind=GENERATED_KIND,
+        embedded=lambda: embedded_folder(progress),
+        import_generated=lambda folder: _import(plan_generated(folder), progress),
+        import_given=lambda given: _import(plan_import(given), progress),
+    )
 
 
 def plan_import(
@@ -155,7 +118,7 @@ def _without_twins(files: Sequence[QuestionFile], full: bool) -> list[QuestionFi
     ]
 
 
-def _import_generated(folder: Path, progress: Progress | None) -> Path:
+def plan_generated(folder: Path) -> ImportPlan:
     """The questions of a generated world; its manifest has the digests of its files."""
     played = folder / _PLAYED_FOLDER
     manifest = load_manifest(folder)
@@ -164,19 +127,17 @@ def _import_generated(folder: Path, progress: Progress | None) -> Path:
         for split in SPLITS
         if (played / f"{split}.json").is_file()
     ]
-    plan = ImportPlan(
+    return ImportPlan(
         files=tuple(files),
         aliases=SourceText(played / _ALIASES_NAME),
         corpus=(SourceText(folder / CORPUS_NAME),),
         digests={folder / name: entry.sha256 for name, entry in manifest.files.items()},
     )
-    return _import_cached(plan, progress)
 
 
-def _import_cached(plan: ImportPlan, progress: Progress | None) -> Path:
+def _import(plan: ImportPlan, progress: Progress | None) -> Path:
     if not plan.files:
         raise DataMissing("these files hold passages and no questions; give files of questions too")
-    name = json_digest(plan.inputs(progress)).removeprefix("sha256:")[:_NAME_CHARACTERS]
-    folder = data_folder("multihop_qa", f"cache-{name}")
+    folder = made_folder("multihop_qa", "cache", json_digest(plan.inputs(progress)))
     publish_questions(folder, plan, progress)
     return folder

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from agentgym_suite.chosen_data import GivenPath
 from agentgym_suite.data import (
     Contents,
     Json,
@@ -17,7 +18,8 @@ from agentgym_suite.data import (
     verify_folder,
 )
 from agentgym_suite.errors import DataMissing, UsageError
-from agentgym_suite.multihop_qa.choosing import GivenPath, plan_import
+from agentgym_suite.files import list_in, table_in
+from agentgym_suite.multihop_qa.choosing import plan_import
 from agentgym_suite.multihop_qa.corpora import PUBLISHED_DUMPS, copy_corpus
 from agentgym_suite.multihop_qa.import_plan import publish_questions
 from agentgym_suite.multihop_qa.question_folder import (
@@ -146,18 +148,18 @@ def describe(path: Path) -> list[str]:
     """
     notes = load_manifest(path).notes
     lines = []
-    for dataset, splits in _table(notes.get("rows")).items():
-        told = ", ".join(f"{split} {count:,}" for split, count in _table(splits).items())
+    for dataset, splits in table_in(notes.get("rows")).items():
+        told = ", ".join(f"{split} {count:,}" for split, count in table_in(splits).items())
         lines.append(f"{dataset}: {told}")
-    lines += [f"differs: {each}" for each in _list(notes.get("differences"))]
-    hidden = _table(notes.get("without_answers"))
+    lines += [f"differs: {each}" for each in list_in(notes.get("differences"))]
+    hidden = table_in(notes.get("without_answers"))
     lines += [f"without answers: {count:,} of {split}" for split, count in hidden.items()]
     if notes.get("repeated"):
         lines.append(f"repeated questions left out: {notes['repeated']:,}")
-    lines += _corpus_lines(path, _table(notes.get("corpus")))
+    lines += _corpus_lines(path, table_in(notes.get("corpus")))
     if notes.get("skipped"):
         lines.append(f"bad rows left out: {notes['skipped']:,}")
-        lines += [f"  {each}" for each in _list(notes.get("bad_rows"))]
+        lines += [f"  {each}" for each in list_in(notes.get("bad_rows"))]
     return lines
 
 
@@ -230,11 +232,3 @@ def _corpus_lines(path: Path, corpus: Mapping[str, Json]) -> list[str]:
     if manifest.notes.get("published_index"):
         lines.append(f"the published index lies in {manifest.notes['published_index']}")
     return lines
-
-
-def _table(value: Json) -> Mapping[str, Json]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _list(value: Json) -> list[Json]:
-    return list(value) if isinstance(value, list) else []

@@ -20,7 +20,7 @@ import numpy as np
 from agentgym_suite.data import Manifest, read_manifest
 from agentgym_suite.files import write_array
 from agentgym_suite.multihop_qa.questions import Question, question_line
-from agentgym_suite.tasks import TaskSet
+from agentgym_suite.tasks import TaskSet, count_split
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -125,10 +125,7 @@ def write_questions(folder: Path, questions: Iterable[Question]) -> dict[str, in
     starts, id_starts, hashes = [0], [0], []
     with (folder / QUESTIONS_NAME).open("wb") as rows, (folder / IDS_NAME).open("wb") as ids:
         for question in questions:
-            split = question.split
-            if any(SPLITS.index(split) < SPLITS.index(earlier) for earlier in counts):
-                raise ValueError(f"the split {split!r} comes after {', '.join(counts)}")
-            counts[split] = counts.get(split, 0) + 1
+            count_split(counts, question.split, SPLITS)
             starts.append(starts[-1] + rows.write(question_line(question)))
             id_starts.append(id_starts[-1] + ids.write(question.task_id.encode("utf-8") + b"\n"))
             hashes.append(hash_of(question.task_id))

@@ -25,7 +25,7 @@ from agentgym_suite.multihop_qa.question_folder import (
     read_questions_manifest,
 )
 from agentgym_suite.multihop_qa.questions import Question, read_question
-from agentgym_suite.tasks import TaskSet
+from agentgym_suite.tasks import TaskSet, split_ranges
 
 
 class QuestionSet:
@@ -56,7 +56,7 @@ class QuestionSet:
             self.tasks: TaskSet = QuestionTasks(
                 Lines(folder / IDS_NAME, mapped(folder / ID_STARTS_NAME)),
                 mapped(folder / ID_HASHES_NAME),
-                _ranges(manifest.counts),
+                split_ranges(manifest.counts, SPLITS),
                 digest=self.digest,
                 family=lambda position: self.question(position).family,
             )
@@ -122,13 +122,3 @@ def open_question_set(
     from agentgym_suite.multihop_qa.choosing import locate_questions
 
     return open_finished(locate_questions(check_data(data), progress))
-
-
-def _ranges(counts: Mapping[str, int]) -> dict[str, range]:
-    ranges: dict[str, range] = {}
-    first = 0
-    for split in SPLITS:
-        if counts.get(split):
-            ranges[split] = range(first, first + counts[split])
-            first += counts[split]
-    return ranges

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentgym_suite.arguments import check_path, shown
-from agentgym_suite.data import data_folder, json_digest
+from agentgym_suite.data import json_digest, made_folder
 from agentgym_suite.data_home import MANIFEST_NAME
 from agentgym_suite.errors import RetrievalError, UsageError
 from agentgym_suite.multihop_qa.question_set import QuestionSet
@@ -89,7 +89,7 @@ def _own_index(questions: QuestionSet, corpus: Path, kind: str) -> RankedIndex:
     """
     encoder = DEFAULT_ENCODER if kind == "dense" else ""
     about = json_digest([kind, encoder, questions.corpus_digest, str(corpus)])
-    folder = data_folder("indexes", f"{kind}-{about.removeprefix('sha256:')[:16]}")
+    folder = made_folder("indexes", kind, about)
     built = (folder / MANIFEST_NAME).is_file()
     if kind == "dense":
         from agentgym_suite.indexes.dense import DenseIndex

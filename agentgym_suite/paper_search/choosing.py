@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from agentgym_suite.data import (
-    MANIFEST_NAME,
-    Progress,
-    data_folder,
-    json_digest,
-    load_manifest,
-    named_data,
-)
-from agentgym_suite.errors import DataMissing, UsageError
+from agentgym_suite.chosen_data import GivenPath, locate_data
+from agentgym_suite.data import Progress, json_digest, load_manifest, made_folder
+from agentgym_suite.errors import DataMissing
 from agentgym_suite.official_rows import first_row
 from agentgym_suite.paper_search.generated_files import GENERATED_KIND, embedded_folder
 from agentgym_suite.paper_search.generator import BROAD_SET, NARROW_SET
@@ -41,38 +33,18 @@ _SPLIT_WORDS: Mapping[str, str] = MappingProxyType(
         "real": "real",
     }
 )
-_NAME_CHARACTERS = 16
 
 
-@dataclass(frozen=True, slots=True)
-class GivenPath:
-    """A file or folder that somebody gave; ``split`` is "" to go by the name of each file."""
-
-    path: Path
-    split: str = ""
-
-
-def locate_queries(
-    data: str | Path | Sequence[str | Path] | None, progress: Progress | None = None
-) -> Path:
+def locate_queries(data: str | tuple[str, ...] | None, progress: Progress | None = None) -> Path:
     """The finished folder of ``data``, made now where it is new; see ``open_query_set``."""
-    if data is None:
-        return _import_generated(embedded_folder(progress), progress)
-    if isinstance(data, str | os.PathLike):
-        place = named_data(data, "paper_search") or Path(os.path.expanduser(data)).absolute()
-        if (place / MANIFEST_NAME).is_file():
-            generated = load_manifest(place).kind == GENERATED_KIND
-            return _import_generated(place, progress) if generated else place
-        if not str(data) or not place.exists():
-            raise DataMissing(
-                f"data is {str(data)!r}, neither a file or folder nor a data set that is here; "
-                "`agentgym-suite data list` shows what there is"
-            )
-        return _import_cached(plan_import([GivenPath(place)]), progress)
-    paths = list(data) if isinstance(data, Sequence) else []
-    if not paths or not all(isinstance(each, str | os.PathLike) for each in paths):
-        raise UsageError(f"data is {data!r}; give a name, a path, a list of files, or None")
-    return _import_cached(plan_import([GivenPath(Path(each)) for each in paths]), progress)
+    return locate_data(
+        data,
+        "paper_search",
+        generated_kind=GENERATED_KIND,
+        embedded=lambda: embedded_folder(progress),
+        import_generated=lambda folder: _import(plan_generated(folder), progress),
+        import_given=lambda given: _import(plan_import(given), progress),
+    )
 
 
 def plan_import(
@@ -146,7 +118,7 @@ def _data_files(path: Path) -> Iterator[Path]:
             yield each
 
 
-def _import_generated(folder: Path, progress: Progress | None) -> Path:
+def plan_generated(folder: Path) -> ImportPlan:
     """The queries of a generated world; its manifest has the digests of its files."""
     manifest = load_manifest(folder)
     files = [
@@ -154,19 +126,17 @@ def _import_generated(folder: Path, progress: Progress | None) -> Path:
         for name, prefix in ((BROAD_SET, ""), (NARROW_SET, "auto_"))
         for split in ("train", "dev", "test")
     ]
-    plan = ImportPlan(
+    return ImportPlan(
         files=tuple(files),
         corpus=(folder / CORPUS_NAME,),
         citations=folder / CITATIONS_NAME,
         digests={folder / name: entry.sha256 for name, entry in manifest.files.items()},
     )
-    return _import_cached(plan, progress)
 
 
-def _import_cached(plan: ImportPlan, progress: Progress | None) -> Path:
+def _import(plan: ImportPlan, progress: Progress | None) -> Path:
     if not plan.files:
         raise DataMissing("these files hold papers and no queries; give files of queries too")
-    name = json_digest(plan.inputs(progress)).removeprefix("sha256:")[:_NAME_CHARACTERS]
-    folder = data_folder("paper_search", f"cache-{name}")
+    folder = made_folder("paper_search", "cache", json_digest(plan.inputs(progress)))
     publish_queries(folder, plan, progress)
     return folder

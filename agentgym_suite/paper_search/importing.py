@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from agentgym_suite.chosen_data import GivenPath
 from agentgym_suite.data import (
-    Json,
     Manifest,
     Progress,
     load_manifest,
@@ -16,7 +16,8 @@ from agentgym_suite.data import (
     verify_folder,
 )
 from agentgym_suite.errors import DataMissing, UsageError
-from agentgym_suite.paper_search.choosing import GivenPath, plan_import
+from agentgym_suite.files import list_in, table_in
+from agentgym_suite.paper_search.choosing import plan_import
 from agentgym_suite.paper_search.generated_files import (
     GENERATED_KIND,
     GENERATED_VERSION,
@@ -133,8 +134,8 @@ def describe(path: Path) -> list[str]:
     manifest = load_manifest(path)
     notes = manifest.notes
     lines = []
-    for split, value in _table(notes.get("gold")).items():
-        gold = _table(value)
+    for split, value in table_in(notes.get("gold")).items():
+        gold = table_in(value)
         lines.append(
             f"{split}: {gold.get('queries'):,} queries, {gold.get('given'):,} relevant papers "
             f"given, {gold.get('kept'):,} after versions ({gold.get('versioned'):,}) and repeats "
@@ -151,7 +152,7 @@ def describe(path: Path) -> list[str]:
             lines.append(f"{words}: {notes[note]:,}")
     if notes.get("skipped"):
         lines.append(f"bad rows left out: {notes['skipped']:,}")
-        lines += [f"  {each}" for each in _list(notes.get("bad_rows"))]
+        lines += [f"  {each}" for each in list_in(notes.get("bad_rows"))]
     return lines
 
 
@@ -169,11 +170,3 @@ def verify(path: Path, progress: Progress | None = None) -> Manifest:
     elif kind == GENERATED_KIND:
         read_manifest(path, kind=GENERATED_KIND, version=GENERATED_VERSION)
     return verify_folder(path, progress)
-
-
-def _table(value: Json) -> Mapping[str, Json]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _list(value: Json) -> list[Json]:
-    return list(value) if isinstance(value, list) else []

@@ -22,7 +22,7 @@ from agentgym_suite.data import Json, Manifest, Progress, read_manifest
 from agentgym_suite.errors import UsageError
 from agentgym_suite.files import explain_damage, write_array
 from agentgym_suite.paper_search.queries import PaperQuery, query_line, read_query
-from agentgym_suite.tasks import TaskSet
+from agentgym_suite.tasks import TaskSet, count_split, split_ranges
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -72,7 +72,7 @@ class QuerySet:
             ids = (folder / _IDS).read_text(encoding="utf-8").split("\n")[:-1]
             self.tasks = TaskSet(
                 ids,
-                _ranges(manifest.counts),
+                split_ranges(manifest.counts, SPLITS),
                 digest=self.digest,
                 family=lambda position: self.query(position).kind,
             )
@@ -183,21 +183,8 @@ def write_queries(folder: Path, queries: Iterable[PaperQuery]) -> dict[str, int]
     starts = [0]
     with (folder / _QUERIES).open("wb") as rows, (folder / _IDS).open("wb") as ids:
         for query in queries:
-            split = query.split
-            if any(SPLITS.index(split) < SPLITS.index(earlier) for earlier in counts):
-                raise ValueError(f"the split {split!r} comes after {', '.join(counts)}")
-            counts[split] = counts.get(split, 0) + 1
+            count_split(counts, query.split, SPLITS)
             starts.append(starts[-1] + rows.write(query_line(query)))
             ids.write(query.task_id.encode("utf-8") + b"\n")
     write_array(folder / _STARTS, np.array(starts, np.uint64))
     return counts
-
-
-def _ranges(counts: Mapping[str, int]) -> dict[str, range]:
-    ranges: dict[str, range] = {}
-    first = 0
-    for split in SPLITS:
-        if counts.get(split):
-            ranges[split] = range(first, first + counts[split])
-            first += counts[split]
-    return ranges

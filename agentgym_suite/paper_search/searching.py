@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from agentgym_suite.arguments import check_choice, offers, shown
-from agentgym_suite.data import data_folder, json_digest
+from agentgym_suite.data import json_digest, made_folder
 from agentgym_suite.data_home import MANIFEST_NAME
 from agentgym_suite.errors import MissingExtra, RetrievalError, UsageError
 from agentgym_suite.files import Json
@@ -315,8 +315,8 @@ def _own_index(queries: QuerySet, retrieval: str | None) -> PaperIndex:
             f"the data set {queries.dataset} has no papers of its own; name the folder of a "
             "store, or the address of a paper API, by index="
         )
-    about = json_digest(["papers", VERSION, queries.corpus_digest]).removeprefix("sha256:")[:16]
-    folder = data_folder("indexes", f"papers-{about}")
+    about = json_digest(["papers", VERSION, queries.corpus_digest])
+    folder = made_folder("indexes", "papers", about)
     if not (folder / MANIFEST_NAME).is_file():
         build_paper_store(folder, queries.corpus, queries.citations)
     if retrieval is None or retrieval == SPARSE:

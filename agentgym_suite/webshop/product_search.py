@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Literal, Protocol
 
-from agentgym_suite.data import Progress, data_folder
+from agentgym_suite.data import Progress, made_folder
 from agentgym_suite.indexes.bm25 import BM25Index
 from agentgym_suite.indexes.hits import Hits
 from agentgym_suite.webshop.products import indexed_text
@@ -15,7 +15,6 @@ from agentgym_suite.webshop.store import INDEX_FOLDER, Store
 SearchBackend = Literal["bm25", "lucene"]
 
 MOST_HITS = 50
-_NAME_CHARACTERS = 16
 
 
 class SearchIndex(Protocol):
@@ -44,8 +43,7 @@ def open_search(backend: SearchBackend, store: Store, progress: Progress | None)
     from agentgym_suite.indexes import lucene  # optional: most processes never need it
 
     catalogue = str(store.manifest.notes["catalogue"])
-    name = catalogue.removeprefix("sha256:")[:_NAME_CHARACTERS]
-    folder = data_folder("webshop", f"lucene-{name}")
+    folder = made_folder("webshop", "lucene", catalogue)
     lucene.build(folder, _documents(store), inputs={"catalogue": catalogue}, progress=progress)
     return lucene.LuceneIndex.open(folder)
 

@@ -20,6 +20,7 @@ from agentgym_suite.data import (
     data_folder,
     find_data,
     json_digest,
+    made_folder,
     read_manifest,
 )
 from agentgym_suite.errors import DataMissing, UsageError
@@ -40,7 +41,6 @@ MOST_PRODUCTS_UNBUILT = 5_000
 
 # Five thousand official products are 15 MB; digesting gigabytes at every start helps nobody.
 _MOST_BYTES_UNBUILT = 64_000_000
-_NAME_CHARACTERS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +137,7 @@ def _build_under_home(
         legacy_price_seed=choice.legacy_price_seed,
     )
     plan = plan_store(official, options, _digests(folder, official, generated))
-    name = json_digest(plan.inputs).removeprefix("sha256:")[:_NAME_CHARACTERS]
-    store = data_folder("webshop", f"cache-{name}")
+    store = made_folder("webshop", "cache", json_digest(plan.inputs))
     return store, build_store(store, plan, progress=progress)
 
 
