@@ -16,7 +16,7 @@ from agentgym_suite.paper_search.generator import BROAD_SET, NARROW_SET
 from agentgym_suite.paper_search.import_plan import ImportPlan, QueryFile, publish_queries
 from agentgym_suite.paper_search.library import is_paper_row
 from agentgym_suite.paper_search.query_files import format_of
-from agentgym_suite.paper_search.query_set import CITATIONS_NAME, CORPUS_NAME
+from agentgym_suite.paper_search.query_folder import CITATIONS_NAME, CORPUS_NAME
 
 EMBEDDED = "embedded"
 

@@ -13,7 +13,7 @@ from agentgym_suite.official_rows import BadRows, iter_rows
 from agentgym_suite.paper_search.library import write_citations, write_papers
 from agentgym_suite.paper_search.queries import PaperQuery
 from agentgym_suite.paper_search.query_files import FORMATS, ReadQuery
-from agentgym_suite.paper_search.query_set import (
+from agentgym_suite.paper_search.query_folder import (
     CITATIONS_NAME,
     CORPUS_NAME,
     QUERIES_KIND,

@@ -25,7 +25,7 @@ from agentgym_suite.paper_search.generated_files import (
 )
 from agentgym_suite.paper_search.generator import DEFAULT_PAPERS, DEFAULT_SEED
 from agentgym_suite.paper_search.import_plan import publish_queries
-from agentgym_suite.paper_search.query_set import QUERIES_KIND, read_queries_manifest
+from agentgym_suite.paper_search.query_folder import QUERIES_KIND, read_queries_manifest
 
 _LEFT_OUT: Mapping[str, str] = MappingProxyType(
     {

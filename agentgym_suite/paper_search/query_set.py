@@ -1,45 +1,36 @@
 """The queries that an environment plays: a finished folder, opened in milliseconds.
 
-    queries.jsonl    one query a line, splits one after another
-    starts.npy       uint64: where each line begins, and where the last one ends
-    ids.txt          the task ids, one a line
-    corpus.jsonl     the papers that are searched, where they were given
-    citations.tsv    who cites whom, where it was given
-
 A query is parsed when it is asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from agentgym_suite.arguments import check_data, shown
-from agentgym_suite.data import Json, Manifest, Progress, read_manifest
+from agentgym_suite.data import Json, Manifest, Progress
 from agentgym_suite.errors import UsageError
-from agentgym_suite.files import explain_damage, write_array
-from agentgym_suite.paper_search.queries import PaperQuery, query_line, read_query
-from agentgym_suite.tasks import TaskSet, count_split, split_ranges
+from agentgym_suite.files import explain_damage
+from agentgym_suite.paper_search.queries import PaperQuery, read_query
+from agentgym_suite.paper_search.query_folder import (
+    CITATIONS_NAME,
+    CORPUS_NAME,
+    IDS_NAME,
+    QUERIES_NAME,
+    SPLITS,
+    STARTS_NAME,
+    read_queries_manifest,
+)
+from agentgym_suite.tasks import TaskSet, split_ranges
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-QUERIES_KIND = "paper-queries"
-QUERIES_VERSION = 1
-CORPUS_NAME, CITATIONS_NAME = "corpus.jsonl", "citations.tsv"
-
-SPLITS = ("train", "dev", "test", "real", "auto_train", "auto_dev", "auto_test")
-"""Every split there can be, in the order of the file.
-
-``real`` is RealScholarQuery beside AutoScholarQuery's own three splits. The embedded world's three
-are like RealScholarQuery; those of its second set, like AutoScholarQuery, are ``auto_…``.
-"""
-
 _REPORTED = ("test", "real", "dev", "auto_test", "auto_dev", "train", "auto_train")
-_QUERIES, _STARTS, _IDS = "queries.jsonl", "starts.npy", "ids.txt"
 
 
 class QuerySet:
@@ -66,10 +57,10 @@ class QuerySet:
         self._sha256 = {name: entry.sha256 for name, entry in manifest.files.items()}
         with explain_damage(folder):
             self.dataset = str(manifest.notes["dataset"])
-            starts: NDArray[np.uint64] = np.load(folder / _STARTS)
+            starts: NDArray[np.uint64] = np.load(folder / STARTS_NAME)
             self._starts = starts
-            self._rows: NDArray[np.uint8] = np.memmap(folder / _QUERIES, np.uint8, "r")
-            ids = (folder / _IDS).read_text(encoding="utf-8").split("\n")[:-1]
+            self._rows: NDArray[np.uint8] = np.memmap(folder / QUERIES_NAME, np.uint8, "r")
+            ids = (folder / IDS_NAME).read_text(encoding="utf-8").split("\n")[:-1]
             self.tasks = TaskSet(
                 ids,
                 split_ranges(manifest.counts, SPLITS),
@@ -131,16 +122,6 @@ def open_finished(folder: Path) -> QuerySet:
     return QuerySet(folder, read_queries_manifest(folder))
 
 
-def read_queries_manifest(folder: Path) -> Manifest:
-    """The manifest of such a folder; raises as ``open_finished`` does."""
-    return read_manifest(
-        folder,
-        kind=QUERIES_KIND,
-        version=QUERIES_VERSION,
-        mend="`agentgym-suite data import NAME` makes it from the official files",
-    )
-
-
 def open_query_set(
     data: str | Path | Sequence[str | Path] | None = None, progress: Progress | None = None
 ) -> QuerySet:
@@ -164,27 +145,3 @@ def open_query_set(
     from agentgym_suite.paper_search.choosing import locate_queries
 
     return open_finished(locate_queries(check_data(data), progress))
-
-
-def write_queries(folder: Path, queries: Iterable[PaperQuery]) -> dict[str, int]:
-    """Write the files of a set except papers and citations.
-
-    Args:
-        folder: the working folder that ``publish`` gave.
-        queries: in the order of ``SPLITS``; their task ids differ.
-
-    Returns:
-        How many queries each split has.
-
-    Raises:
-        ValueError: a split comes after one that it goes before.
-    """
-    counts: dict[str, int] = {}
-    starts = [0]
-    with (folder / _QUERIES).open("wb") as rows, (folder / _IDS).open("wb") as ids:
-        for query in queries:
-            count_split(counts, query.split, SPLITS)
-            starts.append(starts[-1] + rows.write(query_line(query)))
-            ids.write(query.task_id.encode("utf-8") + b"\n")
-    write_array(folder / _STARTS, np.array(starts, np.uint64))
-    return counts

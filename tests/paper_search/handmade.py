@@ -15,15 +15,14 @@ from agentgym_suite.indexes.paper_ids import normalize_arxiv_id
 from agentgym_suite.indexes.paper_store import Paper, PaperStore
 from agentgym_suite.paper_search.env import PaperSearchEnv
 from agentgym_suite.paper_search.queries import PaperQuery
-from agentgym_suite.paper_search.query_set import (
+from agentgym_suite.paper_search.query_folder import (
     CITATIONS_NAME,
     CORPUS_NAME,
     QUERIES_KIND,
     QUERIES_VERSION,
-    QuerySet,
-    open_finished,
     write_queries,
 )
+from agentgym_suite.paper_search.query_set import QuerySet, open_finished
 
 
 def paper(

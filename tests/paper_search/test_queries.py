@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 from agentgym_suite import data
 from agentgym_suite.errors import DataDamaged, DataMissing, UnknownTask
 from agentgym_suite.paper_search.queries import PaperQuery, query_line, read_query
-from agentgym_suite.paper_search.query_set import (
+from agentgym_suite.paper_search.query_folder import (
     QUERIES_KIND,
     QUERIES_VERSION,
-    QuerySet,
-    open_finished,
     write_queries,
 )
+from agentgym_suite.paper_search.query_set import QuerySet, open_finished
 from agentgym_suite.spaces import without_surrogates
 
 TEXT = st.text(max_size=20).map(without_surrogates)

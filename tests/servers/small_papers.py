@@ -22,6 +22,7 @@ from tests.servers.in_process import LoopTransport, running
 NEW, OLD, ACL = "1706.03762", "cs/0112017", "A00-1009"
 SHA = "83b90f4a0ae4cc214eb3cc140ccfef9cd99fac05"
 TRANSFORMERS = "Attention Is All You Need: Transformers for «Übersetzung» 😀"
+QUERY = "attention glacier falcon canyon copper violin meadow lantern"
 
 
 def rows() -> list[dict[str, Any]]:
@@ -107,6 +108,11 @@ class HeldIndex(PaperIndex):
         if query == "fail":
             raise OSError("the disk at a secret path")
         return super().page(query, **options)
+
+
+def search(client: httpx.Client, **parameters: Any) -> httpx.Response:
+    """The server's answer to a search for ``QUERY``, or for another query."""
+    return client.get("/paper/search", params={"query": QUERY, **parameters})
 
 
 def ids(answer: httpx.Response, within: str = "") -> list[str]:

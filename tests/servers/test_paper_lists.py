@@ -15,16 +15,16 @@ from tests.servers.small_papers import (
     ACL,
     NEW,
     OLD,
+    QUERY,
     SHA,
     TRANSFORMERS,
     build,
     detail,
     ids,
     pages,
+    search,
     serving,
 )
-
-QUERY = "attention glacier falcon canyon copper violin meadow lantern"
 
 
 @pytest.fixture(scope="module")
@@ -38,10 +38,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PaperStore]:
 def client(store: PaperStore) -> Iterator[httpx.Client]:
     with serving(PaperIndex(store), threads=2) as client:
         yield client
-
-
-def search(client: httpx.Client, **parameters: Any) -> httpx.Response:
-    return client.get("/paper/search", params={"query": QUERY, **parameters})
 
 
 # ---------------------------------------------------------------- places
