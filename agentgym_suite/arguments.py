@@ -96,7 +96,7 @@ def check_count(name: str, value: object, least: int, most: int = sys.maxsize) -
     if number < least:
         raise UsageError(f"{name} is {shown(value)}; give {least} or more")
     if number > most:
-        raise UsageError(f"{name} is {shown(value)}; give at most {most}")
+        raise UsageError(f"{name} is {shown(value)}; give at most {most:,}")
     return number
 
 

@@ -27,7 +27,7 @@ from agentgym_suite.alfworld.game_layout import (
 )
 from agentgym_suite.alfworld.generated_files import publish_generated
 from agentgym_suite.alfworld.generator import WORDINGS
-from agentgym_suite.arguments import check_count, shown
+from agentgym_suite.arguments import check_count
 from agentgym_suite.data import (
     Contents,
     Json,
@@ -120,9 +120,7 @@ def run_generate(
         DiskFull: no space was left.
         UsageError: an option is wrong.
     """
-    check_count("--games", args.games, 1)
-    if args.games > MOST_GENERATED:
-        raise UsageError(f"--games is {shown(args.games)}; give at most {MOST_GENERATED:,}")
+    check_count("--games", args.games, 1, MOST_GENERATED)
     publish_generated(
         args.out,
         games=args.games,
