@@ -162,6 +162,7 @@ def serve_webshop(args: argparse.Namespace) -> int:
 
 def serve_env(args: argparse.Namespace) -> int:
     """Run an environment server until it is stopped."""
+    from agentgym_suite.servers.env_app import env_app
     from agentgym_suite.servers.env_specs import Served
     from agentgym_suite.servers.hosting import EnvHost, Limits
     from agentgym_suite.servers.http_server import (
@@ -170,7 +171,6 @@ def serve_env(args: argparse.Namespace) -> int:
         open_socket,
         run_server,
     )
-    from agentgym_suite.servers.protocol import env_app
 
     if args.workers != 1:
         raise UsageError(

@@ -5,6 +5,8 @@ A plain ASGI wrapper: it reads no body and holds no response back.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hmac
 import logging
 import re
@@ -13,6 +15,7 @@ from collections.abc import Collection, Sequence
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocket
 
 from agentgym_suite.servers.problems import Problem, Respond, problem_response
 
@@ -34,6 +37,8 @@ class Gate:
         public_paths: paths that need no token.
         headers: headers of every answer.
         key_header: a header that may carry the token instead; empty for none.
+        basic_prefix: below it the password of ``Authorization: Basic`` may be the token, for
+            clients that can set nothing but an address; empty for nowhere.
         respond: makes the answer to a request that may not pass.
     """
 
@@ -46,6 +51,7 @@ class Gate:
         public_paths: Collection[str] = (),
         headers: Sequence[tuple[str, str]] = (),
         key_header: str = "",
+        basic_prefix: str = "",
         respond: Respond = problem_response,
     ) -> None:
         self._app = app
@@ -54,10 +60,14 @@ class Gate:
         self._public_paths = frozenset(public_paths)
         self._headers = tuple(headers)
         self._key_header = key_header
+        self._basic_prefix = basic_prefix
         self._respond = respond
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection."""
+        if scope["type"] == "websocket":
+            await self._pass_socket(scope, receive, send)
+            return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -90,6 +100,18 @@ class Gate:
             if not finished:
                 raise
 
+    async def _pass_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            self._check(scope, Headers(scope=scope))
+        except Problem as problem:
+            socket = WebSocket(scope, receive, send)
+            if "websocket.http.response" in scope.get("extensions", {}):
+                await socket.send_denial_response(self._respond(problem, secrets.token_hex(8)))
+            else:
+                await socket.close()
+            return
+        await self._app(scope, receive, send)
+
     def _check(self, scope: Scope, headers: Headers) -> None:
         if self._hosts and _host_name(headers.get("host", "")) not in self._hosts:
             raise Problem(
@@ -99,17 +121,31 @@ class Gate:
             )
         if self._token is None or scope["path"] in self._public_paths:
             return
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer":
-            given = headers.get(self._key_header, "") if self._key_header else ""
-        # header values are read as Latin-1, so this gives the bytes that were sent
-        if not hmac.compare_digest(given.strip().encode("latin-1"), self._token):
+        given = self._given_token(scope["path"], headers)
+        if not hmac.compare_digest(given, self._token):
             ways = ["Authorization: Bearer", *filter(None, [self._key_header])]
             raise Problem(
                 "unauthorized",
                 f"the token is missing or wrong; send {' or '.join(ways)} with the server's token",
                 headers={"WWW-Authenticate": 'Bearer realm="agentgym-suite"'},
             )
+
+    def _given_token(self, path: str, headers: Headers) -> bytes:
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "basic" and self._basic_prefix and path.startswith(self._basic_prefix):
+            return _password(given)
+        if scheme.lower() != "bearer":
+            given = headers.get(self._key_header, "") if self._key_header else ""
+        # header values are read as Latin-1, so this gives the bytes that were sent
+        return given.strip().encode("latin-1")
+
+
+def _password(credentials: str) -> bytes:
+    try:
+        decoded = base64.b64decode(credentials.strip(), validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+    return decoded.partition(b":")[2]
 
 
 def _host_name(host: str) -> str:

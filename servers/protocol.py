@@ -15,30 +15,23 @@ Errors are problem documents; see ``problems``.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import ASGIApp
 
 from agentgym_suite.env import MAX_ACTION_CHARACTERS
 from agentgym_suite.servers.bodies import MAX_BODY_BYTES, Field, invalid, read_object
 from agentgym_suite.servers.creations import Creations
 from agentgym_suite.servers.env_specs import MOST_IDS, PROTOCOL
-from agentgym_suite.servers.gate import Gate
 from agentgym_suite.servers.hosting import EnvHost, EnvPlace
-from agentgym_suite.servers.problems import Problem, answer_error, encode_json
+from agentgym_suite.servers.problems import Problem, encode_json
 from agentgym_suite.servers.sessions import LONGEST_LEASE_S
 from agentgym_suite.versions import suite_version
 
-PUBLIC_PATHS = ("/healthz", "/readyz")
 REPLAYED_HEADER = "Agentgym-Replayed"
 LONGEST_KEY = 200
 
@@ -265,39 +258,6 @@ class EnvProtocol:
     def _lease_end(self, place: EnvPlace) -> str:
         left = timedelta(seconds=self.host.table.expires_in(place))
         return (datetime.fromtimestamp(time.time(), UTC) + left).isoformat(timespec="seconds")
-
-
-def env_app(
-    host: EnvHost,
-    *,
-    token: str | None = None,
-    hosts: Sequence[str] = (),
-    more_routes: Sequence[BaseRoute] = (),
-) -> ASGIApp:
-    """The application of an environment server.
-
-    Args:
-        host: the environments.
-        token: the bearer token; None for a server that trusts whoever reaches it.
-        hosts: accepted ``Host`` names; empty for any.
-        more_routes: pages and dialects beside the protocol.
-    """
-
-    @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        await host.start()
-        try:
-            yield
-        finally:
-            await host.stop()
-
-    app = Starlette(
-        routes=[*EnvProtocol(host).routes, *more_routes],
-        lifespan=lifespan,
-        exception_handlers=dict.fromkeys((Problem, HTTPException, Exception), answer_error),
-    )
-    app.router.redirect_slashes = False
-    return Gate(app, token=token, hosts=hosts, public_paths=PUBLIC_PATHS)
 
 
 def idempotency_key(request: Request) -> str:

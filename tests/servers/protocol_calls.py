@@ -9,9 +9,9 @@ from typing import Any
 
 import httpx
 
+from agentgym_suite.servers.env_app import env_app
 from agentgym_suite.servers.env_specs import Served
 from agentgym_suite.servers.hosting import EnvHost, Limits
-from agentgym_suite.servers.protocol import env_app
 from tests.servers.counting_server import ENV_ID, register
 from tests.servers.in_process import running
 

@@ -11,9 +11,9 @@ import pytest
 from agentgym_suite import remote_client
 from agentgym_suite.remote import RemoteEnv
 from agentgym_suite.servers import hosting
+from agentgym_suite.servers.env_app import env_app
 from agentgym_suite.servers.env_specs import Served
 from agentgym_suite.servers.hosting import EnvHost, Limits
-from agentgym_suite.servers.protocol import env_app
 from tests.servers.counting_server import ENV_ID, Closed, Hold
 from tests.servers.in_process import running
 from tests.servers.protocol_calls import create, reset, serving, slug, step, wait_until

@@ -31,10 +31,10 @@ from agentgym_suite.errors import (
 )
 from agentgym_suite.registry import ENV_IDS, TELL_HORIZON
 from agentgym_suite.remote import RemoteEnv, make_remote
+from agentgym_suite.servers.env_app import env_app
 from agentgym_suite.servers.env_specs import Served
 from agentgym_suite.servers.hosting import EnvHost, Limits
 from agentgym_suite.servers.http_server import open_socket
-from agentgym_suite.servers.protocol import env_app
 from tests.servers.counting_server import ENV_ID, HORIZON, Hold, register
 from tests.servers.in_process import LoopTransport, running
 

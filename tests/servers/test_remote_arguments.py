@@ -13,9 +13,9 @@ import pytest
 from agentgym_suite.env import TextEnv
 from agentgym_suite.errors import UsageError
 from agentgym_suite.remote import RemoteEnv
+from agentgym_suite.servers.env_app import env_app
 from agentgym_suite.servers.env_specs import Served
 from agentgym_suite.servers.hosting import EnvHost, Limits
-from agentgym_suite.servers.protocol import env_app
 from tests.servers.in_process import LoopTransport, running
 from tests.servers.protocol_calls import wait_until
 
