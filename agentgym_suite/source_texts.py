@@ -13,7 +13,7 @@ import lzma
 import os
 import tarfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -102,10 +102,14 @@ class SourceText:
                 yield inside
 
 
-def find_texts(path: Path | str) -> list[SourceText]:
+def find_texts(path: Path | str, also: Collection[str] = ()) -> list[SourceText]:
     """The texts that a path means: a file, every data file of a zip archive or of a folder.
 
     In the order of their names; hidden files and foreign endings are passed over.
+
+    Args:
+        path: where.
+        also: endings of data files beside those of JSON and parquet, such as ``.tsv``.
 
     Raises:
         DataMissing: nothing is there, or nothing that could be data.
@@ -114,7 +118,9 @@ def find_texts(path: Path | str) -> list[SourceText]:
     path = Path(path).expanduser().absolute()
     if path.is_dir():
         within = [each for each in sorted(path.rglob("*")) if each.is_file()]
-        texts = [SourceText(each) for each in within if _could_be_data(each.relative_to(path))]
+        texts = [
+            SourceText(each) for each in within if _could_be_data(each.relative_to(path), also)
+        ]
     elif not path.is_file():
         raise DataMissing(f"there is no file {path}; check the path")
     elif _is_zip(path):
@@ -123,11 +129,11 @@ def find_texts(path: Path | str) -> list[SourceText]:
                 members = sorted(archive.namelist())
         except _UNPACK_ERRORS as error:
             raise DataDamaged(f"{path} is no zip archive ({error}); fetch it again") from error
-        texts = [SourceText(path, name) for name in members if _could_be_data(Path(name))]
+        texts = [SourceText(path, name) for name in members if _could_be_data(Path(name), also)]
     else:
         texts = [SourceText(path)]
     if not texts:
-        known = ", ".join(sorted(_ENDINGS))
+        known = ", ".join(sorted({*_ENDINGS, *also}))
         raise DataMissing(f"{path} holds no data file ({known}); give another file or folder")
     return texts
 
@@ -141,11 +147,13 @@ def _is_hidden(name: Path) -> bool:
     return any(part.startswith((".", "__")) and part != "." for part in name.parts)
 
 
-def _could_be_data(name: Path) -> bool:
+def _could_be_data(name: Path, also: Collection[str]) -> bool:
     if _is_hidden(name):
         return False
     bare = name.with_suffix("") if name.suffix in _PACKINGS else name
-    return bare.suffix in _ENDINGS or name.suffix == ".bz2"  # HotpotQA's dump: wiki_00.bz2
+    return (
+        bare.suffix in _ENDINGS or bare.suffix in also or name.suffix == ".bz2"
+    )  # HotpotQA's dump: wiki_00.bz2
 
 
 def _unpacked(packed: IO[bytes], text: SourceText) -> io.BufferedReader:

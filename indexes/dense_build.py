@@ -37,9 +37,9 @@ from agentgym_suite.indexes.dense_kinds import (
     training_places,
     write_index,
 )
+from agentgym_suite.indexes.dense_plan import machine_memory, recommend
 from agentgym_suite.indexes.dense_scan import Floats
 from agentgym_suite.indexes.encoders import Encoder, SentenceEncoder, open_encoder
-from agentgym_suite.indexes.recommend import machine_memory, recommend
 from agentgym_suite.indexes.thread_counts import ProcessThreads
 from agentgym_suite.indexes.unfinished import note_stage
 from agentgym_suite.indexes.vector_shards import (

@@ -18,6 +18,7 @@ import numpy as np
 from agentgym_suite.errors import UsageError
 from agentgym_suite.files import Json
 from agentgym_suite.indexes.dense_kinds import load_faiss
+from agentgym_suite.indexes.dense_plan import available_memory
 from agentgym_suite.indexes.dense_scan import (
     BFLOAT16,
     FAISS,
@@ -28,7 +29,6 @@ from agentgym_suite.indexes.dense_scan import (
     NumpyScan,
     Scan,
 )
-from agentgym_suite.indexes.recommend import available_memory
 
 AUTO = "auto"
 SCANS = (AUTO, FAISS, NUMPY, BFLOAT16)

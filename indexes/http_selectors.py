@@ -22,7 +22,7 @@ from agentgym_suite.data import json_digest
 from agentgym_suite.errors import RetrievalError, UsageError
 from agentgym_suite.files import Json
 from agentgym_suite.indexes.paper_store import Paper
-from agentgym_suite.indexes.retrying_client import TIMEOUT_S, RetryingClient
+from agentgym_suite.indexes.retrying_client import TIMEOUT_S, RetryingClient, check_url
 from agentgym_suite.indexes.selector_prompts import fill_prompt, selector_prompt
 from agentgym_suite.indexes.thread_counts import ProcessLock
 from agentgym_suite.spaces import without_surrogates
@@ -313,14 +313,7 @@ def _number(value: Any) -> float:
 
 
 def _with_route(url: str, routes: Sequence[str]) -> str:
-    try:
-        parts = httpx.URL(url)
-    except (httpx.InvalidURL, TypeError) as error:
-        raise UsageError(
-            f"the selector's address is {url!r} ({error}); give http://host:port"
-        ) from error
-    if parts.scheme not in ("http", "https") or not parts.host:
-        raise UsageError(f"the selector's address is {url!r}; give http://host:port")
+    parts = check_url("the selector's address", url)
     address = str(parts).rstrip("/")
     for given in range(len(routes), 0, -1):
         if parts.path.rstrip("/").endswith("".join(routes[:given])):

@@ -66,10 +66,9 @@ class PaperRanking:
             RetrievalError: the store was closed.
             sqlite3.Error: the database is damaged.
         """
-        if self._postings is not None:
-            found = self._postings.best(query, k, self._visible(before, since))
-            if found is not None:
-                return found
+        found = self._by_arrays(query, k, before, since)
+        if found is not None:
+            return found
         words = self._telling_words(query)
         if not words:
             return []
@@ -85,10 +84,9 @@ class PaperRanking:
         are searched first, and what they found is the answer when the time is up before the
         whole query is done. The arrays need no limit: they take milliseconds.
         """
-        if self._postings is not None:
-            found = self._postings.best(query, k, self._visible(before, since))
-            if found is not None:
-                return found, False
+        found = self._by_arrays(query, k, before, since)
+        if found is not None:
+            return found, False
         ranked: Ranked = []
         words = self._telling_words(query)
         essential = _essential(words)
@@ -104,6 +102,14 @@ class PaperRanking:
                     raise
                 return ranked, True
         return ranked, False
+
+    def _by_arrays(
+        self, query: str, k: int, before: int | None, since: int | None
+    ) -> Ranked | None:
+        """What the arrays find; None where there are none, or where the query needs FTS5."""
+        if self._postings is None:
+            return None
+        return self._postings.best(query, k, self._visible(before, since))
 
     def _visible(self, before: int | None, since: int | None) -> NDArray[np.bool_] | None:
         if since is None:

@@ -13,6 +13,7 @@ from agentgym_suite.errors import DataDamaged
 from agentgym_suite.indexes.paper_dates import paper_day, read_date
 from agentgym_suite.indexes.paper_ids import normalize_arxiv_id
 from agentgym_suite.json_stream import UNPACK_ERRORS, open_bytes, read_json_lines
+from agentgym_suite.source_texts import SourceText
 from agentgym_suite.spaces import without_surrogates
 
 _EXAMPLE = (
@@ -127,14 +128,14 @@ def read_papers(path: Path | str) -> Iterator[PaperRow]:
     return read_json_lines(path, to_paper, "a paper", _EXAMPLE)
 
 
-def read_citations(path: Path | str) -> Iterator[tuple[str, str]]:
+def read_citations(path: Path | str | SourceText) -> Iterator[tuple[str, str]]:
     """Every (citing, cited) pair of ids of a file of lines with a tab between the two.
 
     The ids are as the file spells them, without outer blanks. A first line ``citing<TAB>cited``
     is the header; empty lines do not count.
 
     Args:
-        path: plain, ``.gz`` or ``.xz``.
+        path: plain, ``.gz`` or ``.xz``; or an official text, however it is packed.
 
     Raises:
         DataMissing: there is no such file.
@@ -142,7 +143,7 @@ def read_citations(path: Path | str) -> Iterator[tuple[str, str]]:
     """
     number = 0
     try:
-        with open_bytes(path) as stream:
+        with path.open() if isinstance(path, SourceText) else open_bytes(path) as stream:
             for line in stream:
                 number += 1
                 text = line.decode("utf-8").strip(_BYTE_ORDER_MARK + "\r\n")

@@ -193,7 +193,9 @@ class PaperStore:
         """
         rowid = self.find(key) if isinstance(key, str) else key
         if rowid is None:
-            raise RetrievalError(f"the store {self.folder} has no paper {key!r:.80}")
+            raise RetrievalError(
+                f"the store {self.folder} has no paper {key!r:.80}; give the id of one it has"
+            )
         return self.papers([rowid])[0]
 
     def papers(self, rowids: Sequence[int]) -> list[Paper]:

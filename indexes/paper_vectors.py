@@ -26,6 +26,8 @@ from agentgym_suite.indexes.vector_shards import SHARD_ROWS, move_into_place
 
 QDRANT, FAISS = "qdrant", "faiss"
 ENGINES = (QDRANT, FAISS)
+KINDS = (qdrant.KIND, dense.KIND)
+"""What manifests call the indexes of the two engines."""
 
 PaperVectors = QdrantIndex | DenseIndex
 
@@ -175,8 +177,11 @@ def open_paper_vectors(
 
 
 def _check_store(folder: Path, manifest: Manifest, store: PaperStore) -> None:
-    if manifest.kind not in (dense.KIND, qdrant.KIND):
-        raise RetrievalError(f"{folder} holds a {manifest.kind}, not the vectors of papers")
+    if manifest.kind not in KINDS:
+        raise RetrievalError(
+            f"{folder} holds a {manifest.kind}, not the vectors of papers; name the folder that "
+            "`agentgym-suite index build papers --dense qdrant` made"
+        )
     corpus = manifest.inputs.get("corpus")
     path = corpus.get("path") if isinstance(corpus, dict) else None
     found, wanted = os.path.basename(str(path)), _passages_name(store)

@@ -170,8 +170,10 @@ def _refuse_ignored(args: argparse.Namespace) -> None:
 
 def _remove_vectors(folder: Path) -> None:
     """Remove the vectors of a store, or what a build left of them; nothing else."""
+    from agentgym_suite.indexes.paper_vectors import KINDS
+
     finished = (folder / MANIFEST_NAME).is_file()
-    if finished and load_manifest(folder).kind not in ("qdrant-index", "dense-index"):
+    if finished and load_manifest(folder).kind not in KINDS:
         raise RetrievalError(
             f"{folder} holds a {load_manifest(folder).kind}, not vectors; move it away first"
         )

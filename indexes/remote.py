@@ -14,10 +14,10 @@ from typing import Any
 
 import httpx
 
-from agentgym_suite.errors import RetrievalError, UsageError
+from agentgym_suite.errors import RetrievalError
 from agentgym_suite.files import Json
 from agentgym_suite.indexes.passages import Found, Passage, check_search, split_contents
-from agentgym_suite.indexes.retrying_client import TIMEOUT_S, RetryingClient
+from agentgym_suite.indexes.retrying_client import TIMEOUT_S, RetryingClient, check_url
 from agentgym_suite.spaces import without_surrogates
 
 ROUTE = "/retrieve"
@@ -112,14 +112,7 @@ class RemoteIndex:
         Raises:
             RetrievalError: the server cannot be reached.
         """
-        answer = self._client.send("GET", self.url.removesuffix(ROUTE) + "/info")
-        about: dict[str, Json] = {}
-        if answer.status_code == 200:
-            try:
-                value = answer.json()
-            except ValueError:
-                value = None
-            about = value if isinstance(value, dict) else {}
+        about = self._client.object_at(self.url.removesuffix(ROUTE) + "/info")
         return {**about, "kind": "remote", "url": self.url}
 
     def close(self) -> None:
@@ -182,14 +175,7 @@ def _to_found(item: Any) -> Found:
 
 
 def _with_route(url: str) -> str:
-    try:
-        parts = httpx.URL(url)
-    except (httpx.InvalidURL, TypeError) as error:
-        raise UsageError(
-            f"the index address is {url!r} ({error}); give http://host:port"
-        ) from error
-    if parts.scheme not in ("http", "https") or not parts.host:
-        raise UsageError(f"the index address is {url!r}; give http://host:port")
+    parts = check_url("the index address", url)
     return str(parts) if parts.path.strip("/") else str(parts).rstrip("/") + ROUTE
 
 

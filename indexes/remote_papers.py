@@ -15,13 +15,13 @@ from urllib.parse import quote, urlencode
 
 import httpx
 
-from agentgym_suite.errors import RetrievalError, UsageError
+from agentgym_suite.errors import RetrievalError
 from agentgym_suite.files import Json
 from agentgym_suite.indexes.paper_dates import paper_day, read_date, visible
 from agentgym_suite.indexes.paper_ids import normalize_arxiv_id
 from agentgym_suite.indexes.paper_store import Paper
 from agentgym_suite.indexes.passages import check_search
-from agentgym_suite.indexes.retrying_client import TIMEOUT_S, RetryingClient
+from agentgym_suite.indexes.retrying_client import TIMEOUT_S, RetryingClient, check_url
 from agentgym_suite.spaces import without_surrogates
 
 FIELDS = "title,abstract,year,authors,venue,externalIds,citationCount,publicationDate"
@@ -62,7 +62,7 @@ class RemotePapers:
         transport: httpx.BaseTransport | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self.url = _checked(base_url)
+        self.url = str(check_url("the address of the papers", base_url)).rstrip("/")
         self._token = token
         self._timeout_s = timeout_s
         self._client = RetryingClient(
@@ -79,8 +79,13 @@ class RemotePapers:
 
     @property
     def digest(self) -> str:
-        """Empty: what a server finds is not known here."""
-        return ""
+        """What the server says at ``/info`` of papers, vectors and fusion; "" if it does not.
+
+        Raises:
+            RetrievalError: the server cannot be reached.
+        """
+        digest = self.info().get("digest")
+        return digest if isinstance(digest, str) else ""
 
     def search_papers(
         self,
@@ -157,14 +162,7 @@ class RemotePapers:
         Raises:
             RetrievalError: the server cannot be reached.
         """
-        answer = self._client.send("GET", f"{self.url}/info")
-        about: Any = None
-        if answer.status_code == 200:
-            try:
-                about = answer.json()
-            except (ValueError, RecursionError):
-                about = None
-        index = about.get("index") if isinstance(about, dict) else None
+        index = self._client.object_at(f"{self.url}/info").get("index")
         return {**(index if isinstance(index, dict) else {}), "kind": "paper-api", "url": self.url}
 
     def close(self) -> None:
@@ -307,18 +305,6 @@ def _written_date(before: int) -> str:
 
 def _without_query(url: str) -> str:
     return url.partition("?")[0]
-
-
-def _checked(url: str) -> str:
-    try:
-        parts = httpx.URL(url)
-    except (httpx.InvalidURL, TypeError) as error:
-        raise UsageError(
-            f"the address of the papers is {url!r} ({error}); give http://host:port"
-        ) from error
-    if parts.scheme not in ("http", "https") or not parts.host:
-        raise UsageError(f"the address of the papers is {url!r}; give http://host:port")
-    return str(parts).rstrip("/")
 
 
 def _reopened(url: str, token: str | None, timeout_s: float) -> RemotePapers:

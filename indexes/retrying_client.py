@@ -128,6 +128,21 @@ class RetryingClient:
                 f"{self._server}"
             ) from error
 
+    def object_at(self, url: str) -> dict[str, Any]:
+        """The JSON object that the server has at an address; {} where it has none.
+
+        Raises:
+            RetrievalError: the server cannot be reached.
+        """
+        answer = self.send("GET", url)
+        if answer.status_code != 200:
+            return {}
+        try:
+            value = answer.json()
+        except (ValueError, RecursionError):
+            return {}
+        return value if isinstance(value, dict) else {}
+
     def close(self) -> None:
         """Close the connections; the next request opens others."""
         with self._lock:
@@ -143,6 +158,25 @@ class RetryingClient:
                 client = httpx.Client(transport=self._transport, timeout=self._timeout_s)
                 opened = self._client = os.getpid(), client
         return opened[1]
+
+
+def check_url(what: str, url: object) -> httpx.URL:
+    """The address of a server, parsed.
+
+    Args:
+        what: how the sentence names it, such as "the index address".
+        url: ``http(s)://host[:port][/path]``.
+
+    Raises:
+        UsageError: it is no such address.
+    """
+    try:
+        parts = httpx.URL(url)  # type: ignore[arg-type]
+    except (httpx.InvalidURL, TypeError) as error:
+        raise UsageError(f"{what} is {url!r} ({error}); give http://host:port") from error
+    if parts.scheme not in ("http", "https") or not parts.host:
+        raise UsageError(f"{what} is {url!r}; give http://host:port")
+    return parts
 
 
 def _said(answer: httpx.Response) -> str:

@@ -11,6 +11,7 @@ from agentgym_suite.servers.serve_options import (
     access_token,
     add_address,
     add_search_limits,
+    run_search_server,
     say,
     thread_count,
 )
@@ -55,12 +56,7 @@ def serve_papers(args: argparse.Namespace) -> int:
 
     from agentgym_suite.indexes.paper_index import PaperIndex
     from agentgym_suite.indexes.qdrant_cli import API_KEY
-    from agentgym_suite.servers.http_server import (
-        accepted_hosts,
-        address_of,
-        open_socket,
-        run_server,
-    )
+    from agentgym_suite.servers.http_server import address_of, open_socket
     from agentgym_suite.servers.paper_service import PaperService, PaperSettings
     from agentgym_suite.servers.papers import papers_app
 
@@ -83,16 +79,5 @@ def serve_papers(args: argparse.Namespace) -> int:
                 f"{args.store} ({len(index):,} papers, {', '.join(index.retrievals)}) "
                 f"at {address_of(listener)} (/paper/search). Ctrl-C stops the server."
             )
-            run_server(
-                papers_app(
-                    service,
-                    token=token,
-                    hosts=accepted_hosts(args.host),
-                    public_metrics=args.public_metrics,
-                ),
-                listener,
-                drain=service.drain,
-                in_use=lambda: service.in_use,
-                drain_s=args.drain,
-            )
+            run_search_server(papers_app, service, listener, args, token)
     return 0

@@ -10,6 +10,7 @@ from agentgym_suite.servers.serve_options import (
     access_token,
     add_address,
     add_search_limits,
+    run_search_server,
     say,
     thread_count,
     whole_number,
@@ -63,12 +64,7 @@ def serve_retrieval(args: argparse.Namespace) -> int:
     from contextlib import closing
 
     from agentgym_suite.indexes.opening import open_index
-    from agentgym_suite.servers.http_server import (
-        accepted_hosts,
-        address_of,
-        open_socket,
-        run_server,
-    )
+    from agentgym_suite.servers.http_server import address_of, open_socket
     from agentgym_suite.servers.retrieval import retrieval_app
     from agentgym_suite.servers.retrieval_service import (
         BATCHING_KINDS,
@@ -91,18 +87,7 @@ def serve_retrieval(args: argparse.Namespace) -> int:
             f"{args.index} ({service.kind}, {service.corpus.rows:,} passages) "
             f"at {address_of(listener)}/retrieve. Ctrl-C stops the server."
         )
-        run_server(
-            retrieval_app(
-                service,
-                token=token,
-                hosts=accepted_hosts(args.host),
-                public_metrics=args.public_metrics,
-            ),
-            listener,
-            drain=service.drain,
-            in_use=lambda: service.in_use,
-            drain_s=args.drain,
-        )
+        run_search_server(retrieval_app, service, listener, args, token)
     return 0
 
 

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agentgym_suite.errors import UsageError
+
+if TYPE_CHECKING:
+    from socket import socket
+
+    from starlette.types import ASGIApp
+
+    from agentgym_suite.servers.search_service import SearchService
 
 MOST_THREADS = 1_024
 TOKEN_VARIABLE = "AGENTGYM_SUITE_TOKEN"
@@ -86,6 +95,38 @@ def access_token(args: argparse.Namespace) -> str | None:
             f"give --token-file or {TOKEN_VARIABLE}, or --insecure"
         )
     return token
+
+
+def run_search_server(
+    app_of: Callable[..., ASGIApp],
+    service: SearchService,
+    listener: socket,
+    args: argparse.Namespace,
+    token: str | None,
+) -> None:
+    """Run a server with ``add_address`` and ``add_search_limits`` until it is stopped.
+
+    Args:
+        app_of: makes its application of the service; takes what ``search_app`` takes.
+        service: what searches.
+        listener: where it is reached.
+        args: what stood on the command line.
+        token: as ``access_token`` gave it.
+    """
+    from agentgym_suite.servers.http_server import accepted_hosts, run_server
+
+    run_server(
+        app_of(
+            service,
+            token=token,
+            hosts=accepted_hosts(args.host),
+            public_metrics=args.public_metrics,
+        ),
+        listener,
+        drain=service.drain,
+        in_use=lambda: service.in_use,
+        drain_s=args.drain,
+    )
 
 
 def say(text: str) -> None:

@@ -21,6 +21,7 @@ from agentgym_suite.errors import DataMissing, UsageError
 from agentgym_suite.files import list_in, table_in
 from agentgym_suite.multihop_qa.choosing import plan_import
 from agentgym_suite.multihop_qa.corpora import PUBLISHED_DUMPS, copy_corpus
+from agentgym_suite.multihop_qa.generated_files import publish_generated
 from agentgym_suite.multihop_qa.import_plan import publish_questions
 from agentgym_suite.multihop_qa.question_folder import (
     CORPUS_NAME,
@@ -134,8 +135,6 @@ def run_generate(
         DataError: something else is in that place already.
         DiskFull: no space was left.
     """
-    from agentgym_suite.multihop_qa.generated_files import publish_generated
-
     publish_generated(args.out, size=args.size, seed=args.seed, progress=progress, on_wait=on_wait)
     return Path(args.out)
 

@@ -68,22 +68,15 @@ class Question:
         return tuple(dict.fromkeys(title for title, _ in self.supporting))
 
 
-_DEFAULTS: Mapping[str, Any] = {
-    "aliases": (),
-    "kind": "",
-    "level": "",
-    "hops": 0,
-    "supporting": (),
-    "evidences": (),
-    "answerable": True,
-}
+# Of a field that must be given, the default is a mark of dataclasses that no value equals.
+_DEFAULTS: Mapping[str, Any] = {field.name: field.default for field in fields(Question)}
 _NAMES = tuple(field.name for field in fields(Question))
 
 
 def question_line(question: Question) -> bytes:
     """One line of JSON, without the fields that say nothing."""
     row = {name: getattr(question, name) for name in _NAMES}
-    return json_line({name: value for name, value in row.items() if value != _DEFAULTS.get(name)})
+    return json_line({name: value for name, value in row.items() if value != _DEFAULTS[name]})
 
 
 def read_question(line: str) -> Question:

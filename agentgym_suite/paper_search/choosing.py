@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -14,14 +14,14 @@ from agentgym_suite.official_rows import first_row
 from agentgym_suite.paper_search.generated_files import GENERATED_KIND, embedded_folder
 from agentgym_suite.paper_search.generator import BROAD_SET, NARROW_SET
 from agentgym_suite.paper_search.import_plan import ImportPlan, QueryFile, publish_queries
-from agentgym_suite.paper_search.library import is_paper_row
+from agentgym_suite.paper_search.paper_files import is_paper_row
 from agentgym_suite.paper_search.query_files import format_of
 from agentgym_suite.paper_search.query_folder import CITATIONS_NAME, CORPUS_NAME
+from agentgym_suite.source_texts import SourceText, find_texts
 
 EMBEDDED = "embedded"
 
-_ENDINGS = frozenset({".json", ".jsonl", ".parquet", ".tsv"})
-_PACKINGS = frozenset({".gz", ".xz"})
+_CITATIONS_ENDING = ".tsv"
 _SPLIT_WORDS: Mapping[str, str] = MappingProxyType(
     {
         "train": "train",
@@ -57,7 +57,7 @@ def plan_import(
     """What to read from the given paths, each file told by its first row.
 
     Args:
-        given: files and folders; of folders what is no data is passed over.
+        given: files, folders, archives; of folders and archives what is no data is passed over.
         corpus: papers, where they are not among the given ones.
         citations: who cites whom, likewise.
         skip_bad: leave bad rows out.
@@ -67,69 +67,56 @@ def plan_import(
         DataDamaged: a file cannot be read as any format.
     """
     files: list[QueryFile] = []
-    papers = [] if corpus is None else [corpus]
-    edges = citations
+    papers = [] if corpus is None else find_texts(corpus)
+    edges = [] if citations is None else [SourceText(citations)]
     for each in given:
-        known = 0
-        for path in _data_files(each.path):
-            if ".tsv" in path.suffixes:
-                edges = edges or path
-                known += 1
+        known = False
+        for text in find_texts(each.path, {_CITATIONS_ENDING}):
+            if _CITATIONS_ENDING in text.inner_path.suffixes:
+                edges.append(text)
+                known = True
                 continue
-            row = first_row(path)
-            form = None if row is None else format_of(row)
+            row = first_row(text) or {}
+            form = format_of(row)
             if form is not None:
-                files.append(QueryFile(path, form.name, each.split or split_named(path)))
-            elif row is not None and is_paper_row(row):
-                papers += [path] if corpus is None else []
+                files.append(QueryFile(text, form.name, each.split or split_named(text)))
+            elif is_paper_row(row):
+                papers += [text] if corpus is None else []
             else:
                 continue
-            known += 1
+            known = True
         if not known:
             raise DataMissing(
                 f"{each.path} holds no rows in a format that is known; give files of PaSa, "
                 "LitSearch or ScholarGym"
             )
-    return ImportPlan(tuple(files), tuple(papers), edges, skip_bad)
+    return ImportPlan(tuple(files), tuple(papers), edges[0] if edges else None, skip_bad)
 
 
-def split_named(path: Path) -> str:
-    """The split that a file is named for, ``test`` when it is named for none.
+def split_named(text: SourceText) -> str:
+    """The split that a text is named for, ``test`` when it is named for none.
 
     RealScholarQuery has a test split alone, which stands beside AutoScholarQuery's as ``real``.
     """
+    path = text.inner_path
     words = re.split(r"[^a-z]+", path.name.lower())
     split = next((_SPLIT_WORDS[word] for word in words if word in _SPLIT_WORDS), "test")
     place = f"{path.parent.name} {path.name}".lower()
     return "real" if split == "test" and "realscholar" in place else split
 
 
-def _data_files(path: Path) -> Iterator[Path]:
-    """The file itself, or those in a folder that could be data, in the order of their names."""
-    if path.is_file():
-        yield path
-        return
-    if not path.is_dir():
-        raise DataMissing(f"there is no file or folder {path}; check the path")
-    for each in sorted(path.rglob("*")):
-        hidden = any(part.startswith(".") for part in each.relative_to(path).parts)
-        ending = each.with_suffix("").suffix if each.suffix in _PACKINGS else each.suffix
-        if each.is_file() and not hidden and ending in _ENDINGS:
-            yield each
-
-
 def plan_generated(folder: Path) -> ImportPlan:
     """The queries of a generated world; its manifest has the digests of its files."""
     manifest = load_manifest(folder)
     files = [
-        QueryFile(folder / name / f"{split}.jsonl", "pasa", prefix + split, EMBEDDED)
+        QueryFile(SourceText(folder / name / f"{split}.jsonl"), "pasa", prefix + split, EMBEDDED)
         for name, prefix in ((BROAD_SET, ""), (NARROW_SET, "auto_"))
         for split in ("train", "dev", "test")
     ]
     return ImportPlan(
         files=tuple(files),
-        corpus=(folder / CORPUS_NAME,),
-        citations=folder / CITATIONS_NAME,
+        corpus=(SourceText(folder / CORPUS_NAME),),
+        citations=SourceText(folder / CITATIONS_NAME),
         digests={folder / name: entry.sha256 for name, entry in manifest.files.items()},
     )
 

@@ -20,19 +20,23 @@ from agentgym_suite.paper_search import policies
 from agentgym_suite.paper_search.actions import CODEC
 from agentgym_suite.paper_search.annotated import Annotated
 from agentgym_suite.paper_search.episode import PaperEpisode
-from agentgym_suite.paper_search.judging import check_selector, judge_for, told_selector
+from agentgym_suite.paper_search.judging import (
+    check_selector,
+    check_words_counted,
+    judge_for,
+    told_selector,
+)
 from agentgym_suite.paper_search.observations import (
     Ahead,
     Layout,
     ObservationFormat,
     write_observation,
 )
+from agentgym_suite.paper_search.paper_sources import RETRIEVALS, PaperSource
 from agentgym_suite.paper_search.pool import PoolOrder
 from agentgym_suite.paper_search.query_set import QuerySet, check_queries, open_query_set
 from agentgym_suite.paper_search.reward import PaperReward, find_preset
 from agentgym_suite.paper_search.searching import (
-    RETRIEVALS,
-    PaperSource,
     check_index,
     check_papers,
     encoder_of,
@@ -144,8 +148,9 @@ class PaperSearchEnv(TextEnv):
             store; or the address of a paper API.
         retrieval: ``"sparse"``, ``"dense"`` or ``"hybrid"``. None: ``hybrid`` for a folder with
             vectors whose extra is installed, else ``sparse``; which one is told in provenance.
-        selector: what judges relevance: ``"lexical"``, ``"oracle"`` (the annotation itself, for
-            upper bounds), the name of another selector, or a ``Selector``.
+        selector: what judges relevance: ``"lexical"`` (not with an address as ``index``),
+            ``"oracle"`` (the annotation itself, for upper bounds), the name of another selector,
+            or a ``Selector``.
         reward: ``"paper"``, ``"steppo"``, ``"paperscout"``, or a ``PaperReward``.
         max_calls: searches and expansions of one step.
         search_top_k: papers of one search.
@@ -162,7 +167,8 @@ class PaperSearchEnv(TextEnv):
         render_mode: None or ``"ansi"``.
 
     Raises:
-        UsageError: an argument or a value is unknown; the sentence names those there are.
+        UsageError: an argument or a value is unknown, the sentence names those there are; or the
+            selector ``lexical`` has no store here whose words it could weigh.
     """
 
     codec = CODEC
@@ -243,6 +249,7 @@ class PaperSearchEnv(TextEnv):
         self._selector = check_selector(selector)
         self._queries = check_queries(queries)
         self._given_papers = check_papers(papers)
+        check_words_counted(self._selector, self._index, self._given_papers)
         self._papers: PaperSource | None = None
         self._judge: Selector | None = None
         self._episode: PaperEpisode | None = None

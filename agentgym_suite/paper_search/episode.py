@@ -26,10 +26,10 @@ from agentgym_suite.indexes.paper_dates import cutoff_day, visible
 from agentgym_suite.indexes.selector_scores import check_scores
 from agentgym_suite.paper_search.actions import EXPAND, FINISH, RULES, SEARCH
 from agentgym_suite.paper_search.annotated import Annotated
+from agentgym_suite.paper_search.paper_sources import PaperSource
 from agentgym_suite.paper_search.pool import PoolEntry, Source
 from agentgym_suite.paper_search.queries import PaperQuery
 from agentgym_suite.paper_search.reward import Outcome, pay
-from agentgym_suite.paper_search.searching import PaperSource
 from agentgym_suite.paper_search.settings import PaperSettings
 from agentgym_suite.paper_search.state import PaperState
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from agentgym_suite.data import Contents, Json, Manifest, Progress, publish, sha256_file
 from agentgym_suite.errors import DataMissing
 from agentgym_suite.official_rows import BadRows, iter_rows
-from agentgym_suite.paper_search.library import write_citations, write_papers
+from agentgym_suite.paper_search.paper_files import write_citations, write_papers
 from agentgym_suite.paper_search.queries import PaperQuery
 from agentgym_suite.paper_search.query_files import FORMATS, ReadQuery
 from agentgym_suite.paper_search.query_folder import (
@@ -21,6 +21,7 @@ from agentgym_suite.paper_search.query_folder import (
     SPLITS,
     write_queries,
 )
+from agentgym_suite.source_texts import SourceText
 
 _ROWS_A_REPORT = 500
 
@@ -30,13 +31,13 @@ class QueryFile:
     """One file of queries.
 
     Attributes:
-        path: the file.
+        text: the file.
         form: its format, a key of ``FORMATS``.
         split: one of ``SPLITS``.
         source: what to call the data set, "" for the one that is published in this format.
     """
 
-    path: Path
+    text: SourceText
     form: str
     split: str
     source: str = ""
@@ -55,28 +56,32 @@ class ImportPlan:
     """
 
     files: tuple[QueryFile, ...]
-    corpus: tuple[Path, ...] = ()
-    citations: Path | None = None
+    corpus: tuple[SourceText, ...] = ()
+    citations: SourceText | None = None
     skip_bad: bool = False
     digests: Mapping[Path, str] = field(default_factory=dict)
 
     def inputs(self, progress: Progress | None = None) -> dict[str, Json]:
         """What the contents are a function of: the digests of the files and the choices."""
+        known = dict(self.digests)
 
-        def told(path: Path) -> str:
-            return self.digests.get(path) or sha256_file(path, progress)
+        def told(text: SourceText) -> str:
+            if text.path not in known:
+                known[text.path] = sha256_file(text.path, progress)
+            digest = known[text.path]
+            return f"{digest}/{text.member}" if text.member else digest
 
         return {
             "files": [
                 {
-                    "sha256": told(one.path),
+                    "sha256": told(one.text),
                     "form": one.form,
                     "split": one.split,
                     "source": one.source or FORMATS[one.form].source,
                 }
                 for one in self.files
             ],
-            "corpus": [told(path) for path in self.corpus],
+            "corpus": [told(text) for text in self.corpus],
             "citations": None if self.citations is None else told(self.citations),
             "skip_bad": self.skip_bad,
         }
@@ -113,7 +118,7 @@ def _write(partial: Path, plan: ImportPlan, progress: Progress | None) -> Conten
     reading = _Reading(bad, progress)
     counts = write_queries(partial, reading.queries(plan.files))
     if not counts:
-        names = ", ".join(str(one.path) for one in plan.files)
+        names = ", ".join(str(one.text) for one in plan.files)
         raise DataMissing(f"{names} holds no query; give another file")
     notes: dict[str, Json] = {
         "dataset": ",".join(reading.sources),
@@ -155,7 +160,7 @@ class _Reading:
 
     def _file(self, one: QueryFile) -> Iterator[PaperQuery]:
         form = FORMATS[one.form]
-        for number, (line, row) in enumerate(iter_rows(one.path, self.bad)):
+        for number, (line, row) in enumerate(iter_rows(one.text, self.bad)):
             try:
                 if not form.recognises(row):
                     raise ValueError(f"it is no row of {form.name} like those before it")
@@ -163,7 +168,7 @@ class _Reading:
                 query = replace(read.query, source=one.source or form.source)
                 is_new = self._is_new(query)
             except ValueError as error:
-                self.bad.add(one.path, line, error)
+                self.bad.add(one.text, line, error)
                 continue
             if is_new:
                 self._count(query, read)

@@ -45,7 +45,7 @@ def add_import_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         type=Path,
         metavar="PATH",
-        help="files or folders; format and split are told by their rows and names",
+        help="files, folders or zip archives; format and split are told by their rows and names",
     )
     add("--folder", type=Path, metavar="DIR", help="the folder as the hub delivers it")
     for split in _GIVEN_SPLITS:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agentgym_suite.arguments import shown
+from agentgym_suite.errors import UsageError
+from agentgym_suite.indexes.opening import is_server
 from agentgym_suite.indexes.selector_scores import check_digest, check_is_selector
 from agentgym_suite.paper_search.annotated import Annotated
-from agentgym_suite.paper_search.searching import PaperSource
+from agentgym_suite.paper_search.paper_sources import PaperSource
 
 if TYPE_CHECKING:
     from agentgym_suite.indexes.selectors import Selector
@@ -30,6 +33,29 @@ def check_selector(selector: str | Selector) -> str | Selector:
         return selector
     check_is_selector(selector)
     return selector
+
+
+def check_words_counted(
+    selector: str | Selector, index: str | None, papers: PaperSource | None
+) -> None:
+    """Refuse the selector ``lexical`` where no store on this machine says how rare a word is.
+
+    Args:
+        selector: as ``check_selector`` gave it.
+        index: as ``check_index`` gave it.
+        papers: the open source that is searched instead, if one was given.
+
+    Raises:
+        UsageError: the papers are another machine's.
+    """
+    remote = papers.store is None if papers is not None else index is not None and is_server(index)
+    if selector == LEXICAL and remote:
+        where = "the given papers" if papers is not None else f"those of {shown(index)}"
+        raise UsageError(
+            "selector is 'lexical', which weighs words by the counts of a store on this machine, "
+            f"and {where} have none here; give the store's folder by index=, or choose oracle, "
+            "local:MODEL, vllm_classify:URL or openai_logprobs:URL"
+        )
 
 
 def judge_for(

@@ -19,7 +19,7 @@ from agentgym_suite.indexes.paper_dates import cutoff_day
 from agentgym_suite.indexes.paper_index import PaperIndex
 from agentgym_suite.indexes.paper_store import Paper, PaperStore
 from agentgym_suite.indexes.remote_papers import RemotePapers
-from agentgym_suite.paper_search.searching import RemoteSource, StoreSource
+from agentgym_suite.paper_search.paper_sources import RemoteSource, StoreSource
 from tests.servers.small_papers import ACL, NEW, OLD, SHA, build, transport
 
 QUERIES = [
@@ -134,6 +134,7 @@ def test_hybrid_lists_beyond_a_page_are_those_of_the_index(tmp_path: Path) -> No
         for retrieval in ("sparse", "dense", "hybrid", None):
             for k in (10, 100, 120):
                 source = StoreSource(index, retrieval)
+                assert RemoteSource(papers, retrieval).digest == source.digest
                 local = source.search_papers(QUERIES[:1], k, before)
                 found = papers.search_papers(QUERIES[:1], k, retrieval=retrieval, before=before)
                 assert found == [*map(without_rows, local)]
@@ -162,8 +163,10 @@ def test_what_it_says_of_itself(store: PaperStore, remote: RemotePapers) -> None
     about = remote.info()
     assert (about["kind"], about["url"]) == ("paper-api", "http://localhost")
     assert about["rows"] == len(store) and about["store"] == store.info()
-    assert remote.digest == ""
+    assert remote.digest == PaperIndex(store).digest
     assert RemoteSource(remote).info() == about
+    for retrieval in (None, "sparse"):
+        assert RemoteSource(remote, retrieval).digest == store.digest
 
 
 def test_a_wrong_token_is_an_error(store: PaperStore) -> None:

@@ -291,7 +291,7 @@ def test_parsed_actions_replay_exactly(queries: QuerySet, actions: list[str], re
 
 def test_an_empty_query_is_refused_with_its_id(tmp_path: Path) -> None:
     empty = handmade_queries(tmp_path / "queries", [replace(QUERIES[1], query=" ")])
-    env = PaperSearchEnv(queries=empty, papers=TableSource())
+    env = PaperSearchEnv(queries=empty, papers=TableSource(), selector="oracle")
     with pytest.raises(DataDamaged, match="small/test/q2 has an empty query"):
         env.reset(seed=1)
     with pytest.raises(UsageError, match="call reset"):

@@ -53,6 +53,16 @@ def test_a_selector_has_a_name_and_a_digest_and_gives_numbers(queries: QuerySet)
         assert not len(env.state.pool)
 
 
+def test_words_are_weighed_only_where_a_store_counts_them(queries: QuerySet) -> None:
+    for searched, named in (
+        ({"index": "HTTP://h:4000"}, "those of 'HTTP://h:4000' have none"),
+        ({"papers": TableSource()}, "the given papers have none"),
+    ):
+        with pytest.raises(UsageError, match=named) as refused:
+            PaperSearchEnv(queries=queries, **searched)  # type: ignore[arg-type]
+        assert "index=" in str(refused.value) and "oracle" in str(refused.value)
+
+
 def test_without_a_split_the_reported_one_is_played(tmp_path: Path) -> None:
     for split in ("real", "train"):
         own = handmade_queries(tmp_path / split, [replace(QUERIES[0], split=split)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from agentgym_suite.paper_search.generated_files import embedded_folder, publish
 from agentgym_suite.paper_search.generator import BROAD_SET, NARROW_SET
 from agentgym_suite.paper_search.generator.literature import Literature
 from agentgym_suite.paper_search.query_set import open_query_set
+from agentgym_suite.source_texts import SourceText
 
 Capture = pytest.CaptureFixture[str]
 
@@ -118,7 +120,7 @@ def test_what_import_needs(official: Path, fresh_home: Path) -> None:
         run("import", "pasa", official / "papers.jsonl")
     with pytest.raises(DataMissing, match="holds no rows in a format that is known"):
         run("import", "pasa", official / "pasa-dataset" / "README.json")
-    with pytest.raises(DataMissing, match="there is no file or folder"):
+    with pytest.raises(DataMissing, match="there is no file .*nowhere"):
         run("import", "pasa", official / "nowhere")
 
 
@@ -144,6 +146,15 @@ def test_files_are_imported_into_the_home_once(official: Path, fresh_home: Path)
     assert open_query_set(official).digest == opened.digest
 
 
+def test_an_archive_is_read_as_its_files_are(official: Path, fresh_home: Path) -> None:
+    with zipfile.ZipFile(official.parent / "all.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(official.rglob("*.*")):
+            archive.write(path, path.relative_to(official))
+    packed = open_query_set(official.parent / "all.zip")
+    plain = open_query_set(official)
+    assert packed.folder != plain.folder and packed.digest == plain.digest
+
+
 def test_what_data_may_be(fresh_home: Path) -> None:
     with pytest.raises(DataMissing, match="'nothing', neither a file or folder nor a data set"):
         open_query_set("nothing")
@@ -165,7 +176,7 @@ def test_what_data_may_be(fresh_home: Path) -> None:
     ],
 )
 def test_splits_are_told_by_names(path: str, split: str) -> None:
-    assert split_named(Path(path)) == split
+    assert split_named(SourceText(Path(path))) == split
 
 
 # --- real files

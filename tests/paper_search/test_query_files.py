@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agentgym_suite.errors import DataDamaged
 from agentgym_suite.official_rows import BadRows
-from agentgym_suite.paper_search.library import paper_row, write_citations, write_papers
+from agentgym_suite.paper_search.paper_files import paper_row, write_citations, write_papers
 from agentgym_suite.paper_search.query_files import ReadQuery, format_of, gold_ids
 
 PASA = {

@@ -15,11 +15,10 @@ from agentgym_suite.indexes.paper_index import PaperIndex
 from agentgym_suite.indexes.paper_store import PaperStore
 from agentgym_suite.indexes.paper_store_build import build_paper_store
 from agentgym_suite.paper_search.env import PaperSearchEnv
+from agentgym_suite.paper_search.paper_sources import RemoteSource, StoreSource
 from agentgym_suite.paper_search.query_folder import CITATIONS_NAME, CORPUS_NAME
 from agentgym_suite.paper_search.query_set import QuerySet
 from agentgym_suite.paper_search.searching import (
-    RemoteSource,
-    StoreSource,
     check_index,
     encoder_of,
     open_source,

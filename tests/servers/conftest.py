@@ -1,4 +1,4 @@
-"""A small shop of the server tests' own, in the official file formats."""
+"""What the server tests share: a small shop in the official file formats, and papers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from typing import Any
 import httpx
 import pytest
 
+from agentgym_suite.indexes.paper_index import PaperIndex
+from agentgym_suite.indexes.paper_store import PaperStore
 from agentgym_suite.webshop.catalogue import Catalogue, open_catalogue
 from tests.servers.shop_site import shop
+from tests.servers.small_papers import build, serving
 
 SHIRT = "B00SHIRT01"
 COLORS = ("blue", "red / white", 'the "best" one', "grün 😀")
@@ -78,4 +81,25 @@ def _open(folder: Path, home: Path) -> Catalogue:
 def client(catalogue: Catalogue) -> Iterator[httpx.Client]:
     with shop(catalogue) as client:
         client.get("/abc")
+        yield client
+
+
+@pytest.fixture(scope="session")
+def paper_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built store of ``small_papers``."""
+    return build(tmp_path_factory.mktemp("papers"))
+
+
+@pytest.fixture(scope="session")
+def paper_store(paper_folder: Path) -> Iterator[PaperStore]:
+    """The same, opened."""
+    opened = PaperStore.open(paper_folder)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def paper_client(paper_store: PaperStore) -> Iterator[httpx.Client]:
+    """A client of a paper server over it."""
+    with serving(PaperIndex(paper_store), threads=2) as client:
         yield client

@@ -21,7 +21,7 @@ from agentgym_suite.indexes.paper_index import PaperIndex
 from agentgym_suite.indexes.paper_store import PaperStore
 from agentgym_suite.indexes.remote_papers import RemotePapers
 from tests.indexes.corpus_files import WORDS
-from tests.servers.small_papers import NEW, OLD, SHA, build, detail, ids, serving
+from tests.servers.small_papers import NEW, OLD, SHA, detail, ids
 from tests.servers.test_cli import served, wait_until_ready
 
 STEPPO_FIELDS = "title,abstract,year,authors,externalIds"
@@ -29,27 +29,9 @@ CLIENTS = 64
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("papers"))
-
-
-@pytest.fixture(scope="module")
-def store(folder: Path) -> Iterator[PaperStore]:
-    opened = PaperStore.open(folder)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture(scope="module")
-def client(store: PaperStore) -> Iterator[httpx.Client]:
-    with serving(PaperIndex(store)) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
-def address(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def address(paper_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     home = tmp_path_factory.mktemp("home")
-    with served(home, "papers", "--store", str(folder), "--threads", "2") as (process, base):
+    with served(home, "papers", "--store", str(paper_folder), "--threads", "2") as (process, base):
         wait_until_ready(base)
         yield base
         process.send_signal(signal.SIGTERM)
@@ -76,45 +58,53 @@ def wanted_by_steppo(store: PaperStore, rows: list[int]) -> list[Any]:
     ]
 
 
-def test_stepppos_search(client: httpx.Client, store: PaperStore) -> None:
+def test_stepppos_search(paper_client: httpx.Client, paper_store: PaperStore) -> None:
     sent: dict[str, Any] = {"query": "attention shots", "limit": 10, "fields": STEPPO_FIELDS}
-    data = client.get("/paper/search", params=sent).json()["data"]
-    found = [row for row, _ in store.search_rows("attention shots", 10)]
-    assert list(map(read_by_steppo, data)) == wanted_by_steppo(store, found)
+    data = paper_client.get("/paper/search", params=sent).json()["data"]
+    found = [row for row, _ in paper_store.search_rows("attention shots", 10)]
+    assert list(map(read_by_steppo, data)) == wanted_by_steppo(paper_store, found)
     # a SHA is never what the agent sees where an arXiv id is known
     assert read_by_steppo(data[0])[0] == "2005.14165" and data[0]["paperId"] == SHA
     narrowed = {**sent, "year": "2010-2019", "minCitationCount": 3}
-    assert ids(client.get("/paper/search", params=narrowed)) == [NEW]
+    assert ids(paper_client.get("/paper/search", params=narrowed)) == [NEW]
 
 
 def test_stepppos_expansion_takes_30_citations_and_99_references(
-    client: httpx.Client, store: PaperStore
+    paper_client: httpx.Client, paper_store: PaperStore
 ) -> None:
-    for spelled, rowid in ((NEW, store.find(NEW)), ("2005.14165", store.find(SHA)), (OLD, None)):
-        row = store.find(spelled) if rowid is None else rowid
+    for spelled, rowid in (
+        (NEW, paper_store.find(NEW)),
+        ("2005.14165", paper_store.find(SHA)),
+        (OLD, None),
+    ):
+        row = paper_store.find(spelled) if rowid is None else rowid
         assert row is not None
-        citing = client.get(
+        citing = paper_client.get(
             f"/paper/{spelled}/citations", params={"limit": 30, "fields": STEPPO_FIELDS}
         ).json()["data"]
-        cited = client.get(
+        cited = paper_client.get(
             f"/paper/{spelled}/references", params={"limit": 99, "fields": STEPPO_FIELDS}
         ).json()["data"]
         assert [read_by_steppo(item["citingPaper"]) for item in citing] == wanted_by_steppo(
-            store, store.citing(row, 30)
+            paper_store, paper_store.citing(row, 30)
         )
         assert [read_by_steppo(item["citedPaper"]) for item in cited] == wanted_by_steppo(
-            store, store.references(row, 99)
+            paper_store, paper_store.references(row, 99)
         )
-    assert len(store.citing(store.find(NEW) or 0)) > 30
-    assert len(store.references(store.find(NEW) or 0)) > 99
+    assert len(paper_store.citing(paper_store.find(NEW) or 0)) > 30
+    assert len(paper_store.references(paper_store.find(NEW) or 0)) > 99
 
 
-def test_stepppos_inference_reads_one_paper_and_takes_404_for_none(client: httpx.Client) -> None:
-    answer = client.get(f"/paper/{NEW}", params={"fields": STEPPO_FIELDS})
+def test_stepppos_inference_reads_one_paper_and_takes_404_for_none(
+    paper_client: httpx.Client,
+) -> None:
+    answer = paper_client.get(f"/paper/{NEW}", params={"fields": STEPPO_FIELDS})
     assert read_by_steppo(answer.json())[0] == NEW
-    assert client.get("/paper/1706.99999", params={"fields": STEPPO_FIELDS}).status_code == 404
+    assert (
+        paper_client.get("/paper/1706.99999", params={"fields": STEPPO_FIELDS}).status_code == 404
+    )
     months = {"query": "attention", "limit": 10, "from": "2017-01", "to": "2020-12"}
-    assert set(ids(client.get("/paper/search", params=months))) == {NEW, SHA}
+    assert set(ids(paper_client.get("/paper/search", params=months))) == {NEW, SHA}
 
 
 LEWEN_CALLS: list[tuple[str, dict[str, Any]]] = [
@@ -138,32 +128,34 @@ LEWEN_CALLS: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("path", "parameters"), LEWEN_CALLS)
 def test_the_searches_of_lewens_own_test(
-    client: httpx.Client, path: str, parameters: dict[str, Any]
+    paper_client: httpx.Client, path: str, parameters: dict[str, Any]
 ) -> None:
-    answer = client.get(path, params={"query": "attention transformers", **parameters})
+    answer = paper_client.get(path, params={"query": "attention transformers", **parameters})
     assert answer.status_code == 200, answer.text
     page = answer.json()
     assert page["data"] and page["total"] >= len(page["data"])
     assert all(item["paperId"] and item["title"] for item in page["data"])
 
 
-def test_the_papers_of_lewens_own_test(client: httpx.Client) -> None:
-    found = client.get("/paper/search/title", params={"query": "Attention shots", "limit": 10})
+def test_the_papers_of_lewens_own_test(paper_client: httpx.Client) -> None:
+    found = paper_client.get(
+        "/paper/search/title", params={"query": "Attention shots", "limit": 10}
+    )
     sha = found.json()["data"][0]["paperId"]
     assert sha == SHA
     for parameters in ({}, {"fields": "abstract,year,authors"}):
-        assert client.get(f"/paper/{sha}", params=parameters).status_code == 200
-    missing = client.get("/paper/nonexistent123456")
+        assert paper_client.get(f"/paper/{sha}", params=parameters).status_code == 200
+    missing = paper_client.get("/paper/nonexistent123456")
     assert missing.status_code == 404
     assert detail(missing).startswith("Paper not found: nonexistent123456")
     for parameters in ({}, {"limit": 3, "offset": 1}, {"fields": "title,year"}, {"limit": 5}):
         for page in ("citations", "references"):
-            assert client.get(f"/paper/{sha}/{page}", params=parameters).status_code == 200
+            assert paper_client.get(f"/paper/{sha}/{page}", params=parameters).status_code == 200
 
 
-def test_64_clients_at_once_get_what_one_gets(address: str, store: PaperStore) -> None:
-    index = PaperIndex(store)
-    known = store.ids(range(1, len(store) + 1))
+def test_64_clients_at_once_get_what_one_gets(address: str, paper_store: PaperStore) -> None:
+    index = PaperIndex(paper_store)
+    known = paper_store.ids(range(1, len(paper_store) + 1))
 
     def play(client: int) -> list[Any]:
         dice = random.Random(client)
@@ -188,18 +180,20 @@ def test_64_clients_at_once_get_what_one_gets(address: str, store: PaperStore) -
             assert found == list(page.hits.ids)
         else:
             paper, limit = sent
-            assert found == store.ids(store.citing(store.paper(paper).rowid, limit))
+            assert found == paper_store.ids(
+                paper_store.citing(paper_store.paper(paper).rowid, limit)
+            )
 
 
-def test_our_own_client_over_a_real_port(address: str, store: PaperStore) -> None:
+def test_our_own_client_over_a_real_port(address: str, paper_store: PaperStore) -> None:
     remote = RemotePapers(address)
     query = "attention «Übersetzung» 😀 " + "w" * 2_000
     (found,) = remote.search_papers([query], 5)
-    assert [paper.paper_id for paper in found] == list(store.search_sparse(query, 5).ids)
-    old = store.find(OLD)
+    assert [paper.paper_id for paper in found] == list(paper_store.search_sparse(query, 5).ids)
+    old = paper_store.find(OLD)
     assert old is not None and remote.find_id("cs.CL/0112017v1") == OLD
     cited = remote.referenced_papers(OLD, 99)
-    assert [paper.paper_id for paper in cited] == store.ids(store.references(old))
+    assert [paper.paper_id for paper in cited] == paper_store.ids(paper_store.references(old))
     remote.close()
 
 
@@ -207,7 +201,7 @@ def test_what_cannot_be_served_is_one_sentence(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
-    folder: Path,
+    paper_folder: Path,
 ) -> None:
     monkeypatch.delenv("AGENTGYM_SUITE_TOKEN", raising=False)
 
@@ -218,8 +212,8 @@ def test_what_cannot_be_served_is_one_sentence(
         return text
 
     assert "index build papers" in complaint("--store", str(tmp_path / "none"))
-    assert "--insecure" in complaint("--store", str(folder), "--host", "0.0.0.0")
-    assert "no vectors at" in complaint("--store", str(folder), "--vectors", str(tmp_path))
+    assert "--insecure" in complaint("--store", str(paper_folder), "--host", "0.0.0.0")
+    assert "no vectors at" in complaint("--store", str(paper_folder), "--vectors", str(tmp_path))
     with pytest.raises(SystemExit) as stopped:
-        main(["serve", "papers", "--store", str(folder), "--threads", "0"])
+        main(["serve", "papers", "--store", str(paper_folder), "--threads", "0"])
     assert stopped.value.code == 2 and "whole number" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -17,8 +18,8 @@ from agentgym_suite.indexes.paper_store import PaperStore
 from agentgym_suite.indexes.paper_store_build import build_paper_store
 from agentgym_suite.indexes.remote_papers import RemotePapers
 from agentgym_suite.paper_search.env import PaperSearchEnv
+from agentgym_suite.paper_search.paper_sources import RemoteSource, StoreSource
 from agentgym_suite.paper_search.query_set import QuerySet
-from agentgym_suite.paper_search.searching import RemoteSource, StoreSource
 from tests.paper_search.handmade import BY_ID, PAPERS, handmade_queries
 from tests.servers.small_papers import transport
 from tests.servers.test_cli import served, wait_until_ready
@@ -114,7 +115,10 @@ def test_by_an_address_as_by_a_folder(data: QuerySet, store: PaperStore, tmp_pat
         env = gym.make(
             "PaperSearch-v0", data=data.folder, split="test", index=index, selector="oracle"
         )
-        seen = [told(env.reset(seed=5))]
+        first = env.reset(seed=5)
+        identity = json.loads(first[1]["provenance"])
+        assert identity["index_digest"] == identity["index"]["digest"] == store.digest
+        seen = [told(first)]
         dice = Random(3)
         for _ in range(5):
             seen.append(told(env.step(action(dice))))

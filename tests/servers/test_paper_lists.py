@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
 import httpx
 import pytest
 
-from agentgym_suite.indexes.paper_index import PaperIndex
 from agentgym_suite.indexes.paper_store import PaperStore
 from tests.servers.small_papers import (
     ACL,
@@ -18,27 +16,11 @@ from tests.servers.small_papers import (
     QUERY,
     SHA,
     TRANSFORMERS,
-    build,
     detail,
     ids,
     pages,
     search,
-    serving,
 )
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PaperStore]:
-    opened = PaperStore.open(build(tmp_path_factory.mktemp("papers")))
-    yield opened
-    opened.close()
-
-
-@pytest.fixture(scope="module")
-def client(store: PaperStore) -> Iterator[httpx.Client]:
-    with serving(PaperIndex(store), threads=2) as client:
-        yield client
-
 
 # ---------------------------------------------------------------- places
 
@@ -52,36 +34,36 @@ def client(store: PaperStore) -> Iterator[httpx.Client]:
         ("minCitationCount", "many"), ("depth", "10001"), ("depth", "-1"), ("offset", "9991"),
     ],
 )  # fmt: skip
-def test_numbers_out_of_bounds(client: httpx.Client, name: str, value: str) -> None:
-    answer = search(client, **{name: value})
+def test_numbers_out_of_bounds(paper_client: httpx.Client, name: str, value: str) -> None:
+    answer = search(paper_client, **{name: value})
     assert answer.status_code == 422 and detail(answer).startswith(name)
     if name == "limit":
         for page in ("citations", "references"):
-            answer = client.get(f"/paper/{NEW}/{page}", params={name: value})
+            answer = paper_client.get(f"/paper/{NEW}/{page}", params={name: value})
             assert answer.status_code == 422 and detail(answer).startswith(name)
 
 
-def test_ten_papers_unless_a_number_is_given(client: httpx.Client) -> None:
-    assert len(ids(search(client))) == len(ids(search(client, limit=""))) == 10
-    assert len(ids(search(client, limit=1))) == 1
-    assert len(ids(search(client, limit=100))) == 100
-    assert len(ids(client.get(f"/paper/{NEW}/citations"), "citingPaper")) == 10
-    assert len(ids(client.get(f"/paper/{NEW}/citations?limit=99"), "citingPaper")) == 99
+def test_ten_papers_unless_a_number_is_given(paper_client: httpx.Client) -> None:
+    assert len(ids(search(paper_client))) == len(ids(search(paper_client, limit=""))) == 10
+    assert len(ids(search(paper_client, limit=1))) == 1
+    assert len(ids(search(paper_client, limit=100))) == 100
+    assert len(ids(paper_client.get(f"/paper/{NEW}/citations"), "citingPaper")) == 10
+    assert len(ids(paper_client.get(f"/paper/{NEW}/citations?limit=99"), "citingPaper")) == 99
 
 
 def test_following_next_reads_the_whole_ranking_once(
-    client: httpx.Client, store: PaperStore
+    paper_client: httpx.Client, paper_store: PaperStore
 ) -> None:
-    ranking = list(store.search_sparse(QUERY, 1_000).ids)
+    ranking = list(paper_store.search_sparse(QUERY, 1_000).ids)
     assert len(ranking) > 100
     for limit in (100, 33, 7):
         found, read = pages(
-            lambda at, limit=limit: search(client, limit=limit, offset=at)  # type: ignore[misc]
+            lambda at, limit=limit: search(paper_client, limit=limit, offset=at)  # type: ignore[misc]
         )
         assert found == ranking
         assert read[-1]["total"] == len(ranking) and read[-1]["next"] is None
         assert all(page["next"] == page["offset"] + limit for page in read[:-1])
-    beyond = search(client, offset=9_000).json()
+    beyond = search(paper_client, offset=9_000).json()
     assert (beyond["data"], beyond["next"], beyond["total"]) == ([], None, len(ranking))
 
 
@@ -90,31 +72,31 @@ def test_following_next_reads_the_whole_ranking_once(
     [("citations", "citingPaper", 120), ("references", "citedPaper", 111)],
 )
 def test_citations_both_ways_in_the_order_of_the_store(
-    client: httpx.Client, store: PaperStore, page: str, within: str, count: int
+    paper_client: httpx.Client, paper_store: PaperStore, page: str, within: str, count: int
 ) -> None:
-    row = store.find(NEW)
+    row = paper_store.find(NEW)
     assert row is not None
-    rows = store.citing(row) if page == "citations" else store.references(row)
+    rows = paper_store.citing(row) if page == "citations" else paper_store.references(row)
     assert len(rows) == count
-    newest = sorted(store.iterate(), key=lambda one: (-one.day, one.paper_id))
-    assert store.ids(rows) == [one.paper_id for one in newest if one.rowid in set(rows)]
+    newest = sorted(paper_store.iterate(), key=lambda one: (-one.day, one.paper_id))
+    assert paper_store.ids(rows) == [one.paper_id for one in newest if one.rowid in set(rows)]
     for limit in (100, 30, 7):
         found, read = pages(
-            lambda at, limit=limit: client.get(  # type: ignore[misc]
+            lambda at, limit=limit: paper_client.get(  # type: ignore[misc]
                 f"/paper/{NEW}/{page}", params={"limit": limit, "offset": at}
             ),
             within,
         )
-        assert found == store.ids(rows)
+        assert found == paper_store.ids(rows)
         assert all(list(item) == [within] for one in read for item in one["data"])
         assert {one["total"] for one in read} == {count}
-    beyond = client.get(f"/paper/{NEW}/{page}?offset=99999999999").json()
+    beyond = paper_client.get(f"/paper/{NEW}/{page}?offset=99999999999").json()
     assert (beyond["data"], beyond["next"], beyond["total"]) == ([], None, count)
 
 
-def test_a_paper_without_citations(client: httpx.Client) -> None:
+def test_a_paper_without_citations(paper_client: httpx.Client) -> None:
     for page in ("citations", "references"):
-        answer = client.get(f"/paper/{ACL}/{page}")
+        answer = paper_client.get(f"/paper/{ACL}/{page}")
         assert answer.json() == {"total": 0, "offset": 0, "next": None, "data": []}
 
 
@@ -135,22 +117,22 @@ def test_a_paper_without_citations(client: httpx.Client) -> None:
     ],
 )  # fmt: skip
 def test_ids_in_every_form_with_slashes_and_without(
-    client: httpx.Client, spelled: str, known: str
+    paper_client: httpx.Client, spelled: str, known: str
 ) -> None:
     for written in (quote(spelled, safe=""), quote(spelled, safe="/:")):
-        assert client.get(f"/paper/{written}").json()["paperId"] == known
+        assert paper_client.get(f"/paper/{written}").json()["paperId"] == known
         for page in ("citations", "references"):
-            answer = client.get(f"/paper/{written}/{page}")
-            assert answer.json() == client.get(f"/paper/{quote(known)}/{page}").json()
+            answer = paper_client.get(f"/paper/{written}/{page}")
+            assert answer.json() == paper_client.get(f"/paper/{quote(known)}/{page}").json()
 
 
 @pytest.mark.parametrize(
     "spelled",
     ["nonexistent123456", "1706.03763", "", "search", "x/citations", "..%2F..%2Fetc", "%00", "😀"],
 )
-def test_an_id_that_no_paper_has(client: httpx.Client, spelled: str) -> None:
+def test_an_id_that_no_paper_has(paper_client: httpx.Client, spelled: str) -> None:
     for page in ("", "/citations", "/references"):
-        answer = client.get(f"/paper/{spelled}{page}")
+        answer = paper_client.get(f"/paper/{spelled}{page}")
         if spelled == "search" and not page:
             assert answer.status_code == 422
             continue
@@ -166,32 +148,37 @@ def titles(client: httpx.Client, **parameters: Any) -> list[str]:
     return ids(client.get("/paper/search/title", params=parameters))
 
 
-def test_the_best_match_of_a_title_comes_first(client: httpx.Client, store: PaperStore) -> None:
-    assert titles(client, query=TRANSFORMERS)[0] == NEW
+def test_the_best_match_of_a_title_comes_first(
+    paper_client: httpx.Client, paper_store: PaperStore
+) -> None:
+    assert titles(paper_client, query=TRANSFORMERS)[0] == NEW
     assert (
-        titles(client, query="attention is ALL you need — transformers for Übersetzung!")[0] == NEW
+        titles(paper_client, query="attention is ALL you need — transformers for Übersetzung!")[0]
+        == NEW
     )
-    assert titles(client, query="old studies of the harbour")[0] == OLD
-    for paper in store.papers(range(1, 60)):
-        assert store.find_title(paper.title) is not None
-        (first,) = titles(client, query=paper.title, limit=1)
-        assert store.paper(first).title == paper.title
+    assert titles(paper_client, query="old studies of the harbour")[0] == OLD
+    for paper in paper_store.papers(range(1, 60)):
+        assert paper_store.find_title(paper.title) is not None
+        (first,) = titles(paper_client, query=paper.title, limit=1)
+        assert paper_store.paper(first).title == paper.title
 
 
-def test_a_title_search_is_a_page_with_the_same_filters(client: httpx.Client) -> None:
-    page = client.get("/paper/search/title", params={"query": "attention", "fields": "year"}).json()
+def test_a_title_search_is_a_page_with_the_same_filters(paper_client: httpx.Client) -> None:
+    page = paper_client.get(
+        "/paper/search/title", params={"query": "attention", "fields": "year"}
+    ).json()
     assert list(page) == ["total", "offset", "next", "data"] and page["total"] == 4
     assert {one["paperId"] for one in page["data"]} == {NEW, OLD, SHA, ACL}
     assert all(list(one) == ["paperId", "title", "year"] for one in page["data"])
-    assert set(titles(client, query="attention", year="2017")) == {NEW}
-    assert set(titles(client, query="attention", before="2018")) == {NEW, OLD}
-    assert set(titles(client, query="attention", venue="neurips")) == {NEW, SHA}
+    assert set(titles(paper_client, query="attention", year="2017")) == {NEW}
+    assert set(titles(paper_client, query="attention", before="2018")) == {NEW, OLD}
+    assert set(titles(paper_client, query="attention", venue="neurips")) == {NEW, SHA}
     assert (
-        titles(client, query=TRANSFORMERS, before="20170612")
-        == titles(client, query=TRANSFORMERS, year="-2016")
-        == [OLD, *titles(client, query=TRANSFORMERS, year="-2016")[1:]]
+        titles(paper_client, query=TRANSFORMERS, before="20170612")
+        == titles(paper_client, query=TRANSFORMERS, year="-2016")
+        == [OLD, *titles(paper_client, query=TRANSFORMERS, year="-2016")[1:]]
     )
-    split = [titles(client, query="attention", limit=3, offset=at) for at in (0, 3)]
-    assert split[0] + split[1] == titles(client, query="attention")
-    assert titles(client, query="zyxwv") == titles(client, query=" ") == []
-    assert client.get("/paper/search/title").status_code == 422
+    split = [titles(paper_client, query="attention", limit=3, offset=at) for at in (0, 3)]
+    assert split[0] + split[1] == titles(paper_client, query="attention")
+    assert titles(paper_client, query="zyxwv") == titles(paper_client, query=" ") == []
+    assert paper_client.get("/paper/search/title").status_code == 422

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -24,19 +23,12 @@ from tests.servers.small_papers import NEW, HeldIndex, build, detail, serving
 PAGE = Path(__file__).parents[2] / "docs" / "paper-server.md"
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PaperStore]:
-    opened = PaperStore.open(build(tmp_path_factory.mktemp("papers")))
-    yield opened
-    opened.close()
-
-
 def search(client: httpx.Client, query: str) -> httpx.Response:
     return client.get("/paper/search", params={"query": query})
 
 
-def test_the_token_comes_as_api_key_or_as_bearer(store: PaperStore) -> None:
-    with serving(PaperIndex(store), token="sésame", hosts=["localhost"]) as client:
+def test_the_token_comes_as_api_key_or_as_bearer(paper_store: PaperStore) -> None:
+    with serving(PaperIndex(paper_store), token="sésame", hosts=["localhost"]) as client:
         for headers in (
             {},
             {"X-API-Key": "wrong"},
@@ -58,12 +50,12 @@ def test_the_token_comes_as_api_key_or_as_bearer(store: PaperStore) -> None:
         right = {"X-API-Key": "sésame".encode(), "Host": "evil.example"}
         answer = client.get(f"/paper/{NEW}", headers=right)
         assert answer.status_code == 421 and "localhost" in detail(answer)
-    with serving(PaperIndex(store)) as client:
+    with serving(PaperIndex(paper_store)) as client:
         assert client.get("/info", headers={"X-API-Key": "any"}).status_code == 200
 
 
-def test_wrong_addresses_and_methods(store: PaperStore) -> None:
-    with serving(PaperIndex(store)) as client:
+def test_wrong_addresses_and_methods(paper_store: PaperStore) -> None:
+    with serving(PaperIndex(paper_store)) as client:
         answer = client.get("/papers")
         assert answer.status_code == 404 and "/paper/search" in detail(answer)
         for path in ("/paper/search", f"/paper/{NEW}", f"/paper/{NEW}/citations"):
@@ -74,8 +66,8 @@ def test_wrong_addresses_and_methods(store: PaperStore) -> None:
             assert client.get(path).status_code == 404
 
 
-def test_a_full_queue_is_a_503_that_clients_repeat(store: PaperStore) -> None:
-    index = HeldIndex(store)
+def test_a_full_queue_is_a_503_that_clients_repeat(paper_store: PaperStore) -> None:
+    index = HeldIndex(paper_store)
     with serving(index, threads=1, queue=1) as client, ThreadPoolExecutor(2) as pool:
         first = pool.submit(search, client, "wait")
         assert index.entered.wait(30)
@@ -90,8 +82,8 @@ def test_a_full_queue_is_a_503_that_clients_repeat(store: PaperStore) -> None:
         assert search(client, "attention").status_code == 200
 
 
-def test_a_search_beyond_its_time_is_504(store: PaperStore) -> None:
-    index = HeldIndex(store)
+def test_a_search_beyond_its_time_is_504(paper_store: PaperStore) -> None:
+    index = HeldIndex(paper_store)
     with serving(index, threads=1, search_timeout_s=0.2) as client:
         answer = search(client, "wait")
         assert answer.status_code == 504 and "0.2 s" in detail(answer)
@@ -101,9 +93,9 @@ def test_a_search_beyond_its_time_is_504(store: PaperStore) -> None:
 
 
 def test_a_failure_is_a_503_whose_reason_is_for_the_log(
-    store: PaperStore, caplog: pytest.LogCaptureFixture
+    paper_store: PaperStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with serving(HeldIndex(store)) as client:
+    with serving(HeldIndex(paper_store)) as client:
         answer = search(client, "fail")
         assert answer.status_code == 503 and answer.headers["Retry-After"] == "1"
         assert "secret" not in detail(answer) and "secret path" in caplog.text
@@ -124,20 +116,22 @@ def test_a_closed_store_is_told_at_readyz_and_never_an_empty_list(tmp_path: Path
 
 
 def test_a_fault_of_our_own_is_a_503_too(
-    store: PaperStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    paper_store: PaperStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*_: Any) -> Any:
         raise ZeroDivisionError("by nothing")
 
     monkeypatch.setattr("agentgym_suite.servers.papers.read_id", broken)
-    with serving(PaperIndex(store)) as client:
+    with serving(PaperIndex(paper_store)) as client:
         answer = client.get(f"/paper/{NEW}")
         assert answer.status_code == 503 and "nothing" not in detail(answer)
         assert "by nothing" in caplog.text
 
 
-def test_a_draining_server_answers_what_waits_and_takes_nothing_new(store: PaperStore) -> None:
-    index = HeldIndex(store)
+def test_a_draining_server_answers_what_waits_and_takes_nothing_new(
+    paper_store: PaperStore,
+) -> None:
+    index = HeldIndex(paper_store)
     service = PaperService(index)
     with (
         running(papers_app(service)) as transport,
@@ -157,12 +151,12 @@ def test_a_draining_server_answers_what_waits_and_takes_nothing_new(store: Paper
         wait_until(lambda: not service.in_use)
 
 
-def test_info_stats_and_metrics(store: PaperStore) -> None:
+def test_info_stats_and_metrics(paper_store: PaperStore) -> None:
     before = {metric.name for metric in REGISTRY.collect()}
-    index = PaperIndex(store)
+    index = PaperIndex(paper_store)
     with serving(index, threads=2, queue=9) as client, serving(index):
         info = client.get("/info").json()
-        assert (info["digest"], info["rows"]) == (index.digest, len(store))
+        assert (info["digest"], info["rows"]) == (index.digest, len(paper_store))
         assert info["retrievals"] == ["sparse"] and info["index"] == index.info()
         assert info["limits"] == {
             "threads": 2, "queue": 9, "search_timeout_s": 60.0, "papers": 100, "depth": 10_000,
@@ -190,9 +184,9 @@ needs_page = pytest.mark.skipif(not PAGE.is_file(), reason="the documentation is
 
 
 @needs_page
-def test_the_page_names_every_route_field_and_parameter(store: PaperStore) -> None:
+def test_the_page_names_every_route_field_and_parameter(paper_store: PaperStore) -> None:
     page = PAGE.read_text(encoding="utf-8")
-    for route in PaperRoutes(PaperService(PaperIndex(store))).routes:
+    for route in PaperRoutes(PaperService(PaperIndex(paper_store))).routes:
         assert f"`{route.path.replace('{id:path}', '{id}')}`" in page, route.path
     rows = [row.split("|")[1] for row in page.splitlines() if row.startswith("| `")]
     told = set(re.findall(r"`([^`]+)`", " ".join(rows)))
@@ -206,8 +200,8 @@ def test_the_page_names_every_route_field_and_parameter(store: PaperStore) -> No
 
 
 @needs_page
-def test_the_page_names_every_metric(store: PaperStore) -> None:
+def test_the_page_names_every_metric(paper_store: PaperStore) -> None:
     page = PAGE.read_text(encoding="utf-8")
-    for metric in PaperService(PaperIndex(store)).figures.registry.collect():
+    for metric in PaperService(PaperIndex(paper_store)).figures.registry.collect():
         suffix = {"counter": "_total", "info": "_info"}.get(metric.type, "")
         assert f"`{metric.name}{suffix}`" in page, metric.name

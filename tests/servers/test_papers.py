@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -32,19 +31,6 @@ from tests.servers.small_papers import (
 )
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PaperStore]:
-    opened = PaperStore.open(build(tmp_path_factory.mktemp("papers")))
-    yield opened
-    opened.close()
-
-
-@pytest.fixture(scope="module")
-def client(store: PaperStore) -> Iterator[httpx.Client]:
-    with serving(PaperIndex(store), threads=2) as client:
-        yield client
-
-
 def all_papers(client: httpx.Client, **parameters: Any) -> list[str]:
     return pages(lambda at: search(client, limit=100, offset=at, **parameters))[0]
 
@@ -52,16 +38,16 @@ def all_papers(client: httpx.Client, **parameters: Any) -> list[str]:
 # ---------------------------------------------------------------- fields
 
 
-def test_without_fields_a_paper_is_its_id_and_its_title(client: httpx.Client) -> None:
+def test_without_fields_a_paper_is_its_id_and_its_title(paper_client: httpx.Client) -> None:
     for answer in (
-        client.get(f"/paper/{NEW}").json(),
-        search(client, query="transformers", limit=1).json()["data"][0],
-        search(client, query="transformers", limit=1, fields="").json()["data"][0],
+        paper_client.get(f"/paper/{NEW}").json(),
+        search(paper_client, query="transformers", limit=1).json()["data"][0],
+        search(paper_client, query="transformers", limit=1, fields="").json()["data"][0],
     ):
         assert answer == {"paperId": NEW, "title": TRANSFORMERS}
 
 
-def test_each_field_has_its_value(client: httpx.Client) -> None:
+def test_each_field_has_its_value(paper_client: httpx.Client) -> None:
     values = {
         "paperId": NEW,
         "title": TRANSFORMERS,
@@ -80,26 +66,26 @@ def test_each_field_has_its_value(client: httpx.Client) -> None:
     }
     assert tuple(values) == FIELDS
     for every in ("*", "all", "title,*", ",".join(FIELDS)):
-        assert client.get(f"/paper/{NEW}", params={"fields": every}).json() == values
+        assert paper_client.get(f"/paper/{NEW}", params={"fields": every}).json() == values
     for name, value in values.items():
-        told = client.get(f"/paper/{NEW}", params={"fields": f" {name} ,"}).json()
+        told = paper_client.get(f"/paper/{NEW}", params={"fields": f" {name} ,"}).json()
         assert told == {"paperId": NEW, "title": TRANSFORMERS, name: value}
 
 
-def test_what_a_paper_does_not_have(client: httpx.Client) -> None:
-    old = client.get(f"/paper/{OLD}?fields=*").json()
+def test_what_a_paper_does_not_have(paper_client: httpx.Client) -> None:
+    old = paper_client.get(f"/paper/{OLD}?fields=*").json()
     assert (old["abstract"], old["year"], old["authors"]) == (None, None, [])
     assert (old["publicationDate"], old["externalIds"]) == (None, {"ArXiv": OLD})
-    acl = client.get(f"/paper/{ACL}?fields=*").json()
+    acl = paper_client.get(f"/paper/{ACL}?fields=*").json()
     assert (acl["externalIds"], acl["venue"], acl["openAccessPdf"]) == ({}, "", None)
 
 
 @pytest.mark.parametrize(
     "fields", ["tldr", "title,Abstract", "title;year", "authors.name", "x" * 999]
 )
-def test_an_unknown_field_is_named(client: httpx.Client, fields: str) -> None:
+def test_an_unknown_field_is_named(paper_client: httpx.Client, fields: str) -> None:
     for path in ("/paper/search?query=a&", f"/paper/{NEW}?", f"/paper/{NEW}/citations?"):
-        answer = client.get(f"{path}fields={quote(fields)}")
+        answer = paper_client.get(f"{path}fields={quote(fields)}")
         assert answer.status_code == 422 and "publicationDate" in detail(answer)
         assert repr(fields.split(",")[-1][:80]) in detail(answer) and len(detail(answer)) < 500
 
@@ -119,11 +105,11 @@ def test_an_unknown_field_is_named(client: httpx.Client, fields: str) -> None:
     ],
 )
 def test_years_hold_papers_of_known_days_only(
-    client: httpx.Client, store: PaperStore, year: str, first: int, last: int
+    paper_client: httpx.Client, paper_store: PaperStore, year: str, first: int, last: int
 ) -> None:
-    found = all_papers(client, year=year)
-    everything = set(all_papers(client))
-    days = {paper.paper_id: paper.day for paper in store.iterate()}
+    found = all_papers(paper_client, year=year)
+    everything = set(all_papers(paper_client))
+    days = {paper.paper_id: paper.day for paper in paper_store.iterate()}
     wanted = {one for one in everything if first <= days[one] // 10_000 <= last}
     undated = {one for one in wanted if days[one] == 99_999_999}
     assert ACL in everything and found and set(found) == wanted - undated
@@ -133,8 +119,8 @@ def test_years_hold_papers_of_known_days_only(
 @pytest.mark.parametrize(
     "year", ["-", "20", "2010-2005", "2005-2006-2007", "abcd", "２００５", "2005 - 2006", "20055"]
 )
-def test_what_is_no_year(client: httpx.Client, year: str) -> None:
-    answer = search(client, year=year)
+def test_what_is_no_year(paper_client: httpx.Client, year: str) -> None:
+    answer = search(paper_client, year=year)
     assert answer.status_code == 422 and detail(answer).startswith("year is ")
 
 
@@ -143,14 +129,14 @@ def test_what_is_no_year(client: httpx.Client, year: str) -> None:
     [("20050615", 20050615), ("2005-06-15", 20050615), ("2005-06", 20050600), ("2005", 20050000)],
 )
 def test_before_shows_what_is_strictly_earlier(
-    client: httpx.Client, store: PaperStore, before: str, cutoff: int
+    paper_client: httpx.Client, paper_store: PaperStore, before: str, cutoff: int
 ) -> None:
-    days = {paper.paper_id: paper.day for paper in store.iterate()}
-    wanted = {one for one in all_papers(client) if days[one] < cutoff}
-    assert wanted and set(all_papers(client, before=before)) == wanted
+    days = {paper.paper_id: paper.day for paper in paper_store.iterate()}
+    wanted = {one for one in all_papers(paper_client) if days[one] < cutoff}
+    assert wanted and set(all_papers(paper_client, before=before)) == wanted
     for page, within in (("citations", "citingPaper"), ("references", "citedPaper")):
         listed = pages(
-            lambda at, page=page: client.get(  # type: ignore[misc]
+            lambda at, page=page: paper_client.get(  # type: ignore[misc]
                 f"/paper/{NEW}/{page}", params={"limit": 100, "offset": at, "before": before}
             ),
             within,
@@ -160,34 +146,38 @@ def test_before_shows_what_is_strictly_earlier(
 
 
 @pytest.mark.parametrize("before", ["soon", "20051301", "2005-00", "9" * 99])
-def test_what_is_no_date(client: httpx.Client, before: str) -> None:
+def test_what_is_no_date(paper_client: httpx.Client, before: str) -> None:
     for path in ("/paper/search?query=a&", f"/paper/{NEW}/references?"):
-        answer = client.get(f"{path}before={before}")
+        answer = paper_client.get(f"{path}before={before}")
         assert answer.status_code == 422 and detail(answer).startswith("before is no date")
 
 
-def test_hidden_papers_use_up_no_places(client: httpx.Client, store: PaperStore) -> None:
-    found = search(client, before="20030101", limit=10)
+def test_hidden_papers_use_up_no_places(
+    paper_client: httpx.Client, paper_store: PaperStore
+) -> None:
+    found = search(paper_client, before="20030101", limit=10)
     assert len(ids(found)) == 10
-    assert ids(found) == list(store.search_sparse(QUERY, 10, 20030101).ids)
+    assert ids(found) == list(paper_store.search_sparse(QUERY, 10, 20030101).ids)
 
 
-def test_the_months_that_stepppos_inference_sends(client: httpx.Client, store: PaperStore) -> None:
-    days = {paper.paper_id: paper.day for paper in store.iterate()}
-    found = all_papers(client, **{"from": "2003-02", "to": "2004-12"})
-    wanted = {one for one in all_papers(client) if 20030200 <= days[one] < 20050000}
+def test_the_months_that_stepppos_inference_sends(
+    paper_client: httpx.Client, paper_store: PaperStore
+) -> None:
+    days = {paper.paper_id: paper.day for paper in paper_store.iterate()}
+    found = all_papers(paper_client, **{"from": "2003-02", "to": "2004-12"})
+    wanted = {one for one in all_papers(paper_client) if 20030200 <= days[one] < 20050000}
     assert set(found) == wanted != set()
-    narrow = all_papers(client, to="2004-11", year="2004-2005", before="20041015")
+    narrow = all_papers(paper_client, to="2004-11", year="2004-2005", before="20041015")
     assert set(narrow) == {one for one in wanted if 20040000 <= days[one] < 20041015}
     for month in ("2004", "2004-13", "2004-1", "now"):
-        assert detail(search(client, to=month)).startswith("to is ")
+        assert detail(search(paper_client, to=month)).startswith("to is ")
 
 
 def test_venues_are_compared_without_case_and_one_of_several_is_enough(
-    client: httpx.Client, store: PaperStore
+    paper_client: httpx.Client, paper_store: PaperStore
 ) -> None:
-    venues = {paper.paper_id: paper.venue for paper in store.iterate()}
-    everything = all_papers(client)
+    venues = {paper.paper_id: paper.venue for paper in paper_store.iterate()}
+    everything = all_papers(paper_client)
     for names, wanted in (
         ("venue 1", {"Venue 1"}),
         ("Venue 1,VENUE  2,", {"Venue 1", "Venue 2"}),
@@ -195,47 +185,53 @@ def test_venues_are_compared_without_case_and_one_of_several_is_enough(
         ("Venue", set()),
         ("nowhere", set()),
     ):
-        found = all_papers(client, venue=names)
+        found = all_papers(paper_client, venue=names)
         assert found == [one for one in everything if venues[one] in wanted]
 
 
-def test_papers_that_are_cited_often_enough(client: httpx.Client, store: PaperStore) -> None:
-    counts = {paper.paper_id: paper.citation_count for paper in store.iterate()}
-    everything = all_papers(client)
+def test_papers_that_are_cited_often_enough(
+    paper_client: httpx.Client, paper_store: PaperStore
+) -> None:
+    counts = {paper.paper_id: paper.citation_count for paper in paper_store.iterate()}
+    everything = all_papers(paper_client)
     for least in (0, 1, 7, 50_000, 50_001, 10**14):
-        found = all_papers(client, minCitationCount=least)
+        found = all_papers(paper_client, minCitationCount=least)
         assert found == [one for one in everything if counts[one] >= least]
-    assert all_papers(client, minCitationCount=50_000) == [NEW]
-    assert all_papers(client, openAccessPdf="1") == [
+    assert all_papers(paper_client, minCitationCount=50_000) == [NEW]
+    assert all_papers(paper_client, openAccessPdf="1") == [
         one for one in everything if one in (NEW, OLD, SHA)
     ]
 
 
-def test_filters_that_a_store_knows_nothing_of_are_taken_and_told(client: httpx.Client) -> None:
-    plain = search(client).json()
-    told = search(client, fieldsOfStudy="Computer Science", publicationTypes="JournalArticle")
+def test_filters_that_a_store_knows_nothing_of_are_taken_and_told(
+    paper_client: httpx.Client,
+) -> None:
+    plain = search(paper_client).json()
+    told = search(paper_client, fieldsOfStudy="Computer Science", publicationTypes="JournalArticle")
     assert told.json() == {**plain, "ignored": ["fieldsOfStudy", "publicationTypes"]}
-    assert "ignored" not in search(client, fieldsOfStudy="", unknown="x").json()
-    assert search(client, unknown="x").json() == plain
+    assert "ignored" not in search(paper_client, fieldsOfStudy="", unknown="x").json()
+    assert search(paper_client, unknown="x").json() == plain
 
 
 # ---------------------------------------------------------------- queries
 
 
 @pytest.mark.parametrize("query", ["", "   ", "\n", "?", "zyxwv", "-", "\x00"])
-def test_a_query_without_results_is_an_empty_page(client: httpx.Client, query: str) -> None:
+def test_a_query_without_results_is_an_empty_page(paper_client: httpx.Client, query: str) -> None:
     empty = {"total": 0, "offset": 0, "next": None, "data": []}
-    assert search(client, query=query).json() == empty
+    assert search(paper_client, query=query).json() == empty
 
 
-def test_a_query_must_be_there(client: httpx.Client) -> None:
-    answer = client.get("/paper/search")
+def test_a_query_must_be_there(paper_client: httpx.Client) -> None:
+    answer = paper_client.get("/paper/search")
     assert answer.status_code == 422 and detail(answer).startswith("query is missing")
 
 
-def test_a_long_question_finds_papers_although_none_has_all_its_words(client: httpx.Client) -> None:
+def test_a_long_question_finds_papers_although_none_has_all_its_words(
+    paper_client: httpx.Client,
+) -> None:
     question = "which studies of attention and few shots, if any, were made in a harbour of stone?"
-    assert {NEW, SHA} <= set(ids(search(client, query=question, limit=100)))
+    assert {NEW, SHA} <= set(ids(search(paper_client, query=question, limit=100)))
 
 
 @settings(
@@ -255,10 +251,10 @@ def test_a_long_question_finds_papers_although_none_has_all_its_words(client: ht
     path=st.sampled_from(["search", "search/title"]) | st.text(min_size=1, max_size=40),
 )
 def test_nothing_that_a_client_sends_is_the_servers_fault(
-    client: httpx.Client, query: str, extra: dict[str, str], path: str
+    paper_client: httpx.Client, query: str, extra: dict[str, str], path: str
 ) -> None:
     sent = {"query": query.encode("utf-8", "replace"), **extra}
-    answer = client.get(f"/paper/{quote(path, errors='replace')}", params=sent)
+    answer = paper_client.get(f"/paper/{quote(path, errors='replace')}", params=sent)
     assert answer.status_code in (200, 404, 422)
     if answer.status_code != 200:
         assert detail(answer)
@@ -267,15 +263,21 @@ def test_nothing_that_a_client_sends_is_the_servers_fault(
 # ---------------------------------------------------------------- retrieval
 
 
-def test_a_store_without_vectors_says_so_where_they_are_asked_for(client: httpx.Client) -> None:
-    plain = search(client).json()
-    assert search(client, retrieval="sparse").json() == search(client, retrieval="").json() == plain
+def test_a_store_without_vectors_says_so_where_they_are_asked_for(
+    paper_client: httpx.Client,
+) -> None:
+    plain = search(paper_client).json()
+    assert (
+        search(paper_client, retrieval="sparse").json()
+        == search(paper_client, retrieval="").json()
+        == plain
+    )
     for retrieval in ("dense", "hybrid"):
-        answer = search(client, retrieval=retrieval)
+        answer = search(paper_client, retrieval=retrieval)
         assert answer.status_code == 422
         assert "no vectors" in detail(answer) and "sparse" in detail(answer)
     for retrieval in ("Sparse", "bm25", "sparse,dense"):
-        answer = search(client, retrieval=retrieval)
+        answer = search(paper_client, retrieval=retrieval)
         assert answer.status_code == 422 and detail(answer).startswith("retrieval is ")
 
 
@@ -311,14 +313,14 @@ def test_with_vectors_all_three_ways_are_those_of_the_index(tmp_path: Path, engi
     store.close()
 
 
-def test_a_parameter_given_twice_and_months_in_the_wrong_order(client: httpx.Client) -> None:
+def test_a_parameter_given_twice_and_months_in_the_wrong_order(paper_client: httpx.Client) -> None:
     for twice, name in (("query=b", "query"), ("before=2001&before=2002", "before")):
-        answer = client.get(f"/paper/search?query=a&{twice}")
+        answer = paper_client.get(f"/paper/search?query=a&{twice}")
         assert answer.status_code == 422 and detail(answer).startswith(f"{name} is given 2 times")
-    answer = client.get("/paper/search?query=a&from=2020-02&to=2020-01")
+    answer = paper_client.get("/paper/search?query=a&from=2020-02&to=2020-01")
     assert answer.status_code == 422 and "'2020-02', after to" in detail(answer)
-    assert client.get("/paper/search?query=a&from=2020-01&to=2020-01").status_code == 200
-    assert detail(client.get("/paper/search?query=a&before=soon")).count("no date") == 1
+    assert paper_client.get("/paper/search?query=a&from=2020-01&to=2020-01").status_code == 200
+    assert detail(paper_client.get("/paper/search?query=a&before=soon")).count("no date") == 1
 
 
 def test_a_venue_may_have_a_comma_and_be_given_twice() -> None:

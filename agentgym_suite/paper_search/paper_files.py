@@ -10,6 +10,7 @@ from typing import Any
 from agentgym_suite.data import Progress
 from agentgym_suite.indexes.paper_rows import bare_id, check_id, read_citations, to_paper
 from agentgym_suite.official_rows import BadRows, Row, iter_rows, json_line
+from agentgym_suite.source_texts import SourceText
 
 _IDS = ("paper_id", "arxiv_id", "corpusid")
 _KEPT = (
@@ -80,7 +81,7 @@ def paper_row(row: Row) -> dict[str, Any]:
 def write_papers(
     path: Path,
     edges: Path,
-    sources: Iterable[Path],
+    sources: Iterable[SourceText | Path],
     bad: BadRows,
     progress: Progress | None = None,
 ) -> PaperCounts:
@@ -128,7 +129,7 @@ def write_papers(
     return PaperCounts(len(seen), repeated, shared, len(cited))
 
 
-def write_citations(path: Path, source: Path) -> int:
+def write_citations(path: Path, source: SourceText | Path) -> int:
     """Write the lines ``citing<TAB>cited`` of a file with bare ids; return how many.
 
     Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agentgym_suite.errors import RetrievalError, UsageError
-from agentgym_suite.indexes.recommend import list_count, machine_memory, recommend
+from agentgym_suite.indexes.dense_plan import list_count, machine_memory, recommend
 
 GB = 10**9
 
