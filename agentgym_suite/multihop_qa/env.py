@@ -51,7 +51,8 @@ class MultiHopQAEnv(TextEnv):
         and ``answer[short answer]``. Names in any case; the argument runs from the first ``[`` to
         the last ``]``. A malformed line, a search over the limit, a query asked before and a line
         behind the answer are refused with feedback, one by one, and told in ``calls``. An action
-        without any call that is carried out is invalid: it changes nothing but the feedback.
+        without any call that is carried out is invalid: it changes nothing but the feedback. At
+        most 16,384 characters a step.
 
     Observation Space:
         ``UnicodeText``. ``state``: the complete state, so that the last observation is enough:
