@@ -10,7 +10,7 @@ PIP := -m pip install --quiet --disable-pip-version-check --constraint constrain
 SOURCES := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help leaderboard test check lint typecheck docs benchmark parity-lucene parity-alfworld parity-qa walkthroughs benchmark-alfworld benchmark-retrieval benchmark-kinds benchmark-selector retrieval-recall papers-litsearch papers-scale benchmark-qdrant scale oracle-alfworld clean
+.PHONY: help leaderboard test check lint typecheck docs benchmark parity-lucene parity-alfworld parity-qa walkthroughs benchmark-alfworld benchmark-retrieval benchmark-kinds benchmark-selector retrieval-recall fuzz-openapi papers-litsearch papers-scale benchmark-qdrant scale oracle-alfworld clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -78,6 +78,9 @@ benchmark-qdrant: $(VENVS)/test/ready ## papers: Qdrant in this process at 100,0
 retrieval-recall: $(VENVS)/test/ready ## recall of supporting passages: words, vectors, both
 	@$(VENVS)/test/bin/python benchmarks/retrieval_recall.py
 
+fuzz-openapi: $(VENVS)/fuzz/ready ## the environment server by its own description, 2,000 requests of each operation
+	@$(VENVS)/fuzz/bin/python benchmarks/fuzz_openapi.py
+
 walkthroughs: $(VENVS)/test/ready ## every stored walkthrough of the 4,027 official games
 	@ALFWORLD_ALL_GAMES=1 $(VENVS)/test/bin/python -m pytest tests/alfworld/test_official_walkthroughs.py
 
@@ -123,6 +126,11 @@ $(VENVS)/textworld/ready: $(SOURCES)
 $(VENVS)/retrieval/ready: $(SOURCES)
 	$(call new_venv,$(VENVS)/retrieval)
 	@$(VENVS)/retrieval/bin/python $(PIP) -e '.[retrieval]' fastapi
+	@touch $@
+
+$(VENVS)/fuzz/ready: $(SOURCES)
+	$(call new_venv,$(VENVS)/fuzz)
+	@$(VENVS)/fuzz/bin/python $(PIP) -e . schemathesis==4.32.5
 	@touch $@
 
 # one file of veRL is compared with; what the rest of it asks for would be gigabytes

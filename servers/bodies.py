@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl
@@ -27,13 +27,27 @@ class Field:
         types: what its value may be.
         words: the same for people.
         required: whether it must be there.
-        check: whether a value of these types is in range.
+        minimum: least number.
+        maximum: greatest number.
     """
 
     types: tuple[type, ...]
     words: str
     required: bool = False
-    check: Callable[[Any], bool] | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+
+    def accepts(self, value: Any) -> bool:
+        """Whether a value is of the right type, and in range if it is a number."""
+        if isinstance(value, bool) and bool not in self.types:
+            return False
+        if not isinstance(value, self.types):
+            return False
+        if not isinstance(value, int | float):
+            return True
+        return (self.minimum is None or value >= self.minimum) and (
+            self.maximum is None or value <= self.maximum
+        )
 
 
 async def read_body(
@@ -125,10 +139,7 @@ def check_object(value: dict[str, Any], fields: Mapping[str, Field]) -> dict[str
                 raise invalid(name, f"is missing; give {field.words}")
             continue
         member = given[name]
-        wrong_type = not isinstance(member, field.types) or (
-            isinstance(member, bool) and bool not in field.types
-        )
-        if wrong_type or (field.check is not None and not field.check(member)):
+        if not field.accepts(member):
             shown = repr(member) if isinstance(member, int | float | str) else type(member).__name__
             raise invalid(name, f"is {shown[:80]}; give {field.words}")
     return given

@@ -102,6 +102,9 @@ def _register_env(kinds: Any) -> None:
     )
     add_queue(parser, limit=1_024, drain_s=30)
     parser.add_argument(
+        "--public-metrics", action="store_true", help="let /metrics be read without the token"
+    )
+    parser.add_argument(
         "--workers",
         type=int,
         default=1,
@@ -195,7 +198,12 @@ def serve_env(args: argparse.Namespace) -> int:
             "Ctrl-C stops the server."
         )
         run_server(
-            env_app(host, token=token, hosts=accepted_hosts(args.host)),
+            env_app(
+                host,
+                token=token,
+                hosts=accepted_hosts(args.host),
+                public_metrics=args.public_metrics,
+            ),
             listener,
             drain=host.drain,
             in_use=lambda: len(host.table) > 0,

@@ -12,10 +12,12 @@ from starlette.types import ASGIApp
 
 from agentgym_suite.servers.gate import Gate
 from agentgym_suite.servers.hosting import EnvHost
+from agentgym_suite.servers.http_metrics import HttpMetrics
 from agentgym_suite.servers.problems import Problem, answer_error
 from agentgym_suite.servers.protocol import EnvProtocol
 
 PUBLIC_PATHS = ("/healthz", "/readyz")
+METRICS_PATH = "/metrics"
 COMPAT_PREFIX = "/compat/"
 
 
@@ -24,6 +26,7 @@ def env_app(
     *,
     token: str | None = None,
     hosts: Sequence[str] = (),
+    public_metrics: bool = False,
     more_routes: Sequence[BaseRoute] = (),
 ) -> ASGIApp:
     """The application of an environment server.
@@ -32,6 +35,7 @@ def env_app(
         host: the environments.
         token: the bearer token; None for a server that trusts whoever reaches it.
         hosts: accepted ``Host`` names; empty for any.
+        public_metrics: whether ``/metrics`` needs no token.
         more_routes: pages and dialects beside the protocol.
     """
 
@@ -43,12 +47,18 @@ def env_app(
         finally:
             await host.stop()
 
+    routes = [*EnvProtocol(host).routes, *more_routes]
     app = Starlette(
-        routes=[*EnvProtocol(host).routes, *more_routes],
+        routes=routes,
         lifespan=lifespan,
         exception_handlers=dict.fromkeys((Problem, HTTPException, Exception), answer_error),
     )
     app.router.redirect_slashes = False
-    return Gate(
-        app, token=token, hosts=hosts, public_paths=PUBLIC_PATHS, basic_prefix=COMPAT_PREFIX
+    gate = Gate(
+        app,
+        token=token,
+        hosts=hosts,
+        public_paths=(*PUBLIC_PATHS, METRICS_PATH) if public_metrics else PUBLIC_PATHS,
+        basic_prefix=COMPAT_PREFIX,
     )
+    return HttpMetrics(gate, host.figures.registry, routes)

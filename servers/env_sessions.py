@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import gymnasium as gym
 
@@ -21,12 +22,29 @@ from agentgym_suite.servers.problems import Problem, encode_json
 
 T = TypeVar("T")
 
+Outcome = Literal["running", "terminated", "truncated", "error", "timeout"]
+
 
 class RunningWork(NamedTuple):
     """The request that a session is busy with."""
 
     fingerprint: tuple[Any, ...]
     answer: asyncio.Task[bytes]
+
+
+@dataclass(slots=True)
+class Work:
+    """A piece of work as the figures count it.
+
+    Attributes:
+        kind: "reset" or "step", "" for anything else.
+        outcome: what became of the episode; an error until the work says otherwise.
+        seconds: how long the environment was at it.
+    """
+
+    kind: Literal["", "reset", "step"] = ""
+    outcome: Outcome = "error"
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +87,8 @@ class EnvSession:
         self.observation = ""
         self.state_hash = ""
         self.running: RunningWork | None = None
+        self.work = Work()
+        self.opened = False
         self._last_reset: StoredReset | None = None
         self._last_step: StoredStep | None = None
         self._at_work = threading.Lock()
@@ -143,6 +163,7 @@ class EnvSession:
                 raise
             told = str(error) if isinstance(error, UsageError) else "its values do not fit"
             raise Problem("invalid", f"env_kwargs: {told}", field="env_kwargs") from error
+        self.opened = True
         return session_spec(self.env)
 
     def reset(self, request: Mapping[str, Any], key: str) -> bytes:
@@ -156,6 +177,7 @@ class EnvSession:
             Problem: ``no-task`` or ``invalid``; the episode before goes on then.
         """
         env = self._environment()
+        self.work.kind = "reset"
         options = {**request.get("options", {})}
         options.update({k: request[k] for k in ("task_id", "split") if k in request})
         try:
@@ -171,6 +193,7 @@ class EnvSession:
             {"episode": episode, "step_index": 0, "observation": observation, "info": info}
         )
         self.episode, self.step_index, self.playing = episode, 0, True
+        self.work.outcome = "running"
         self._heard(observation, info)
         self._last_step = None
         self._last_reset = StoredReset(key, _canonical(request), body) if key else None
@@ -179,6 +202,7 @@ class EnvSession:
     def step(self, action: str) -> bytes:
         """*Work*: play the next step; the answer's ``step_index`` is that of the step after it."""
         env = self._environment()
+        self.work.kind = "step"
         observation, reward, terminated, truncated, info = env.step(action)
         index = self.step_index
         body = encode_json(
@@ -194,6 +218,7 @@ class EnvSession:
         )
         self.step_index = index + 1
         self.playing = not (terminated or truncated)
+        self.work.outcome = "terminated" if terminated else "truncated" if truncated else "running"
         self._heard(observation, info)
         self._last_step = StoredStep(index, action, body)
         return body
@@ -204,10 +229,12 @@ class EnvSession:
 
     def run(self, work: Callable[[], T]) -> T:
         """*Work*: do a piece of work, and what ``close`` left to it."""
+        began = time.perf_counter()
         try:
             with self._at_work:
                 return work()
         finally:
+            self.work.seconds = time.perf_counter() - began
             if self._closing:
                 self.close()
 

@@ -18,12 +18,12 @@ from typing import Any
 from agentgym_suite.arguments import shown
 from agentgym_suite.errors import AgentGymSuiteError, UsageError
 from agentgym_suite.servers.bodies import invalid
-from agentgym_suite.servers.env_sessions import EnvSession, RunningWork
+from agentgym_suite.servers.env_figures import EnvFigures
+from agentgym_suite.servers.env_sessions import EnvSession, RunningWork, Work
 from agentgym_suite.servers.env_specs import HORIZON_KWARG, Served, env_info
 from agentgym_suite.servers.problems import Problem
 from agentgym_suite.servers.sessions import (
     NoSession,
-    Reason,
     Session,
     SessionEnded,
     SessionTable,
@@ -63,27 +63,24 @@ class EnvHost:
     Args:
         served: which ids, with the server's arguments.
         limits: what is allowed.
-        on_end: told of every ended session.
 
     Raises:
         UsageError: an id is served twice, or none is.
     """
 
-    def __init__(
-        self,
-        served: Sequence[Served],
-        limits: Limits,
-        *,
-        on_end: Callable[[EnvPlace, Reason], None] | None = None,
-    ) -> None:
+    def __init__(self, served: Sequence[Served], limits: Limits) -> None:
         self.served = {entry.env_id: entry for entry in served}
         if not served or len(self.served) != len(served):
             raise UsageError(f"{[s.env_id for s in served]} are to be served; name each id once")
         self.limits = limits
+        self.figures = EnvFigures(tuple(self.served))
         self.table: SessionTable[EnvSession] = SessionTable(
-            limit=limits.max_sessions, lease_s=limits.lease_s, on_end=on_end
+            limit=limits.max_sessions,
+            lease_s=limits.lease_s,
+            on_end=lambda place, reason: self.figures.closed(place.value, reason),
         )
         self.pool = WorkerPool(limits.threads, limits.queue)
+        self.figures.watch(self.table, self.pool)
         self.infos: dict[str, dict[str, Any]] = {}
         self.draining = False
         self.failure = ""
@@ -193,16 +190,17 @@ class EnvHost:
             if self.table.remove(place.id, "broken") is not None:
                 self._spawn(self._close(place))
             raise
+        self.figures.opened()
         return place, spec
 
     def find(self, session_id: str) -> EnvPlace:
         """The live session of an id; the call renews its lease.
 
         Raises:
-            Problem: ``no-session`` or ``lease-expired``.
+            Problem: ``no-session``, ``lease-expired`` or ``broken``.
         """
         try:
-            return self.table.get(session_id)
+            place = self.table.get(session_id)
         except NoSession:
             raise Problem(
                 "no-session",
@@ -216,6 +214,8 @@ class EnvHost:
                 session_id=session_id,
                 reason=ended.reason,
             ) from None
+        _check_whole(place)
+        return place
 
     def end(self, session_id: str) -> None:
         """End a session; nothing happens if it had ended before.
@@ -287,9 +287,11 @@ class EnvHost:
 
     async def _work(self, place: EnvPlace, work: Callable[[], Any]) -> Any:
         value = place.value
+        done = value.work = Work()
         try:
             return await self.pool.run(partial(value.run, work), self.limits.step_timeout_s)
         except JobTimeout:
+            done.outcome, done.seconds = "timeout", self.limits.step_timeout_s
             value.broken = "a call took too long"
             raise Problem(
                 "step-timeout",
@@ -302,6 +304,7 @@ class EnvHost:
                 "overloaded", "too many requests are waiting; try again", retry_after_s=1
             ) from None
         except Problem:
+            done.kind = ""  # refused: nothing was played
             raise
         except Exception as error:
             value.broken = "its environment failed"
@@ -311,6 +314,7 @@ class EnvHost:
                 session_id=place.id,
             ) from error
         finally:
+            self.figures.worked(value.env_id, done)
             value.running = None
             place.lock.release()
             self.table.renew(place)

@@ -17,7 +17,7 @@ from prometheus_client import (
     generate_latest,
 )
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 SECONDS_BUCKETS = (
@@ -36,9 +36,11 @@ class HttpMetrics:
         routes: the routes, in the order in which they are tried; each has a label of its own.
     """
 
-    def __init__(self, app: ASGIApp, registry: CollectorRegistry, routes: Sequence[Route]) -> None:
+    def __init__(
+        self, app: ASGIApp, registry: CollectorRegistry, routes: Sequence[BaseRoute]
+    ) -> None:
         self._app = app
-        self._routes = tuple(routes)
+        self._routes = tuple(route for route in routes if isinstance(route, Route | Mount))
         self._requests = Counter(
             "agentgym_http_requests_total",
             "HTTP requests answered",

@@ -1,6 +1,6 @@
 """The routes of ``agentgym-suite/1``: environments over HTTP, any request of which may be retried.
 
-    GET    /healthz, /readyz, /v1/info
+    GET    /healthz, /readyz, /v1/info, /metrics, /openapi.json
     POST   /v1/sessions                       open a session        (Idempotency-Key)
     GET    /v1/sessions                       list them, ids shortened
     DELETE /v1/sessions/{id}                  end it
@@ -9,45 +9,51 @@
     POST   /v1/sessions/{id}/renew            a new lease
     GET    /v1/sessions/{id}/observation, /state, /tasks
 
-Errors are problem documents; see ``problems``.
+Errors are problem documents; see ``problems``. What each operation takes and answers stands in one
+table, of which the routes and ``/openapi.json`` are made.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from agentgym_suite.env import MAX_ACTION_CHARACTERS
-from agentgym_suite.servers.bodies import MAX_BODY_BYTES, Field, invalid, read_object
+from agentgym_suite.servers.bodies import (
+    MAX_BODY_BYTES,
+    Field,
+    check_object,
+    invalid,
+    read_object,
+)
 from agentgym_suite.servers.creations import Creations
 from agentgym_suite.servers.env_specs import MOST_IDS, PROTOCOL
 from agentgym_suite.servers.hosting import EnvHost, EnvPlace
-from agentgym_suite.servers.problems import Problem, encode_json
+from agentgym_suite.servers.http_metrics import metrics_response
+from agentgym_suite.servers.openapi import LONGEST_KEY, Operation, openapi_document
+from agentgym_suite.servers.problems import JSON_TYPE, Problem, encode_json
 from agentgym_suite.servers.sessions import LONGEST_LEASE_S
 from agentgym_suite.versions import suite_version
 
 REPLAYED_HEADER = "Agentgym-Replayed"
-LONGEST_KEY = 200
+METRICS_MEDIA_TYPE = "text/plain"
+LONGEST_NUMBER = 12  # digits in a query
 
-
-def _is_lease(value: Any) -> bool:
-    return bool(1 <= value <= LONGEST_LEASE_S)
-
-
-LEASE = Field((int, float), f"1 to {LONGEST_LEASE_S} seconds", check=_is_lease)
+LEASE = Field((int, float), f"1 to {LONGEST_LEASE_S} seconds", minimum=1, maximum=LONGEST_LEASE_S)
 CREATE_FIELDS = {
     "env_id": Field((str,), "an environment id", required=True),
     "env_kwargs": Field((dict,), "an object of arguments"),
     "lease_s": LEASE,
 }
 RESET_FIELDS = {
-    "seed": Field((int,), "a whole number from 0 on", check=lambda seed: seed >= 0),
+    "seed": Field((int,), "a whole number from 0 on", minimum=0),
     "task_id": Field((str, int), "a task id or number"),
     "split": Field((str,), "a split's name"),
     "options": Field((dict,), "an object of reset options"),
@@ -58,6 +64,14 @@ STEP_FIELDS = {
     "action": Field((str,), "the action's text", required=True),
 }
 RENEW_FIELDS = {"lease_s": LEASE}
+TASKS_FIELDS = {
+    "offset": Field((int,), "a whole number from 0 on", minimum=0),
+    "limit": Field((int,), "a whole number from 0 on", minimum=0),
+}
+
+# what can go wrong with a session, and with work in it
+_LOST = ("no-session", "lease-expired", "broken")
+_WORK = (*_LOST, "busy", "overloaded", "step-timeout")
 
 
 class EnvProtocol:
@@ -70,24 +84,75 @@ class EnvProtocol:
     def __init__(self, host: EnvHost) -> None:
         self.host = host
         self._creations = Creations()
+        self._document = encode_json(
+            openapi_document(self.operations, title=PROTOCOL, version=suite_version())
+        )
 
     @property
     def routes(self) -> list[BaseRoute]:
         """The route table."""
+        return [operation.route for operation in self.operations]
+
+    @property
+    def operations(self) -> list[Operation]:
+        """What can be asked for, and what may be answered."""
         session = "/v1/sessions/{session_id}"
         return [
-            Route("/healthz", self.healthz, methods=["GET"]),
-            Route("/readyz", self.readyz, methods=["GET"]),
-            Route("/v1/info", self.info, methods=["GET"]),
-            Route("/v1/sessions", self.create, methods=["POST"]),
-            Route("/v1/sessions", self.sessions, methods=["GET"]),
-            Route(session, self.delete, methods=["DELETE"]),
-            Route(f"{session}/reset", self.reset, methods=["POST"]),
-            Route(f"{session}/step", self.step, methods=["POST"]),
-            Route(f"{session}/renew", self.renew, methods=["POST"]),
-            Route(f"{session}/observation", self.observation, methods=["GET"]),
-            Route(f"{session}/state", self.state, methods=["GET"]),
-            Route(f"{session}/tasks", self.tasks, methods=["GET"]),
+            Operation("GET", "/healthz", self.healthz, {200: "Health"}, public=True),
+            Operation(
+                "GET", "/readyz", self.readyz, {200: "Readiness", 503: "Readiness"}, public=True
+            ),
+            Operation("GET", "/v1/info", self.info, {200: "Info"}, ("loading",)),
+            Operation(
+                "GET", "/metrics", self.metrics, {200: "Figures"}, media_type=METRICS_MEDIA_TYPE
+            ),
+            Operation("GET", "/openapi.json", self.openapi, {200: "OpenAPI"}),
+            Operation(
+                "POST",
+                "/v1/sessions",
+                self.create,
+                {201: "Session"},
+                ("no-env", "forbidden-kwarg", "key-mismatch", "full", "draining", "loading")
+                + ("no-session", "overloaded", "step-timeout"),
+                body=CREATE_FIELDS,
+                repeatable=True,
+                keyed=True,
+            ),
+            Operation("GET", "/v1/sessions", self.sessions, {200: "Sessions"}),
+            Operation("DELETE", session, self.delete, {204: ""}, ("no-session",)),
+            Operation(
+                "POST",
+                f"{session}/reset",
+                self.reset,
+                {200: "Beginning"},
+                (*_WORK, "key-mismatch", "no-task"),
+                body=RESET_FIELDS,
+                repeatable=True,
+                keyed=True,
+            ),
+            Operation(
+                "POST",
+                f"{session}/step",
+                self.step,
+                {200: "Transition"},
+                (*_WORK, "not-reset", "episode-over", "step-index", "action-mismatch"),
+                body=STEP_FIELDS,
+                repeatable=True,
+            ),
+            Operation(
+                "POST", f"{session}/renew", self.renew, {200: "Lease"}, _LOST, body=RENEW_FIELDS
+            ),
+            Operation(
+                "GET",
+                f"{session}/observation",
+                self.observation,
+                {200: "Observation"},
+                (*_LOST, "not-reset"),
+            ),
+            Operation("GET", f"{session}/state", self.state, {200: "State"}, _LOST),
+            Operation(
+                "GET", f"{session}/tasks", self.tasks, {200: "Tasks"}, _WORK, query=TASKS_FIELDS
+            ),
         ]
 
     async def healthz(self, request: Request) -> Response:
@@ -120,6 +185,14 @@ class EnvProtocol:
             }
         )
 
+    async def metrics(self, request: Request) -> Response:
+        """The figures for Prometheus."""
+        return metrics_response(self.host.figures.registry)
+
+    async def openapi(self, request: Request) -> Response:
+        """This description."""
+        return raw_response(self._document)
+
     async def create(self, request: Request) -> Response:
         """Open a session; with an ``Idempotency-Key`` a repeated request gets the same one."""
         body = await read_object(request, CREATE_FIELDS)
@@ -129,7 +202,7 @@ class EnvProtocol:
         )
         session_id, document = answer
         headers = {"Location": f"/v1/sessions/{session_id}"}
-        return raw_response(document, status=201, repeated=repeated, headers=headers)
+        return self._repeatable(document, repeated, status=201, headers=headers)
 
     async def _create(self, body: dict[str, Any]) -> tuple[str, bytes]:
         place, spec = await self.host.open(
@@ -184,7 +257,7 @@ class EnvProtocol:
             lambda: value.reset(body, key),
             lambda: value.repeated_reset(key, body),
         )
-        return raw_response(answer, repeated=repeated)
+        return self._repeatable(answer, repeated)
 
     async def step(self, request: Request) -> Response:
         """Play one action, once however often it is sent."""
@@ -204,7 +277,7 @@ class EnvProtocol:
             lambda: value.step(action),
             lambda: value.repeated_step(episode, index, action),
         )
-        return raw_response(answer, repeated=repeated)
+        return self._repeatable(answer, repeated)
 
     async def renew(self, request: Request) -> Response:
         """Start the lease anew."""
@@ -244,13 +317,27 @@ class EnvProtocol:
     async def tasks(self, request: Request) -> Response:
         """Task ids, a part at a time: ``?offset=&limit=``."""
         place = self._place(request)
-        offset = _query_number(request, "offset", 0)
-        limit = _query_number(request, "limit", MOST_IDS)
+        query = _query(request, TASKS_FIELDS)
+        offset, limit = query.get("offset", 0), query.get("limit", MOST_IDS)
         value = place.value
         answer = await self.host.use(
             place, ("tasks", offset, limit), lambda: value.tasks(offset, limit)
         )
         return raw_response(answer)
+
+    def _repeatable(
+        self,
+        body: bytes,
+        repeated: bool,
+        *,
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
+    ) -> Response:
+        marks = dict(headers or {})
+        if repeated:
+            self.host.figures.replayed()
+            marks[REPLAYED_HEADER] = "1"
+        return raw_response(body, status=status, headers=marks)
 
     def _place(self, request: Request) -> EnvPlace:
         return self.host.find(request.path_params["session_id"])
@@ -278,23 +365,17 @@ def json_response(value: Any, *, status: int = 200) -> Response:
 
 
 def raw_response(
-    body: bytes,
-    *,
-    status: int = 200,
-    repeated: bool = False,
-    headers: dict[str, str] | None = None,
+    body: bytes, *, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """An answer from JSON bytes, marked if it was given before."""
-    marks = {REPLAYED_HEADER: "1"} if repeated else {}
-    return Response(
-        body, status, headers={**(headers or {}), **marks}, media_type="application/json"
-    )
+    """An answer from JSON bytes."""
+    return Response(body, status, headers=headers, media_type=JSON_TYPE)
 
 
-def _query_number(request: Request, name: str, default: int) -> int:
-    text = request.query_params.get(name)
-    if text is None:
-        return default
-    if not (text.isascii() and text.isdigit() and len(text) <= 12):
-        raise invalid(name, f"is {text[:80]!r}; give a whole number from 0 on")
-    return int(text)
+def _query(request: Request, fields: Mapping[str, Field]) -> dict[str, Any]:
+    given = {}
+    for name in fields:
+        text = request.query_params.get(name)
+        if text is not None:
+            whole = text.isascii() and text.isdigit() and len(text) <= LONGEST_NUMBER
+            given[name] = int(text) if whole else text
+    return check_object(given, fields)
