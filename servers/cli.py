@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
+from importlib.util import find_spec
 from typing import Any
 
-from agentgym_suite.errors import UsageError
+from agentgym_suite.errors import MissingExtra, UsageError
 from agentgym_suite.registry import ENV_IDS
 from agentgym_suite.servers.papers_cli import register_papers
+from agentgym_suite.servers.port_family import command_of, port_range, serve_ports
 from agentgym_suite.servers.retrieval_cli import register_retrieval
 from agentgym_suite.servers.serve_options import (
     access_token,
@@ -21,6 +23,8 @@ from agentgym_suite.servers.serve_options import (
     whole_number,
 )
 from agentgym_suite.servers.sessions import LONGEST_LEASE_S
+
+DIALECTS = ("openenv", "agentgym")
 
 
 def register(commands: Any) -> None:
@@ -79,6 +83,12 @@ def _register_env(kinds: Any) -> None:
     )
     add_address(parser, port=8100)
     parser.add_argument(
+        "--ports",
+        type=port_range,
+        metavar="A-B",
+        help="a process of its own for each of these ports, instead of --port (none)",
+    )
+    parser.add_argument(
         "--env",
         action="append",
         choices=ENV_IDS,
@@ -102,6 +112,13 @@ def _register_env(kinds: Any) -> None:
     )
     add_queue(parser, limit=1_024, drain_s=30)
     parser.add_argument(
+        "--compat",
+        type=_dialects,
+        default=(),
+        metavar="A[,B]",
+        help=f"clients of other suites that may play too: {', '.join(DIALECTS)} (none)",
+    )
+    parser.add_argument(
         "--public-metrics", action="store_true", help="let /metrics be read without the token"
     )
     parser.add_argument(
@@ -109,7 +126,7 @@ def _register_env(kinds: Any) -> None:
         type=int,
         default=1,
         metavar="N",
-        help="always 1, since sessions live in one process (%(default)s)",
+        help="always 1, since sessions live in one process; see --ports (%(default)s)",
     )
     add_access(parser)
     parser.set_defaults(run=serve_env)
@@ -178,11 +195,15 @@ def serve_env(args: argparse.Namespace) -> int:
     if args.workers != 1:
         raise UsageError(
             f"--workers is {args.workers}, but sessions live in one process; "
-            "start one server per port and give clients all addresses"
+            "use --ports for one server per port and give clients all addresses"
         )
     token = access_token(args)
     env_ids = tuple(dict.fromkeys(args.env or ENV_IDS))
     data = _data_of(args.data, env_ids)
+    if "openenv" in args.compat and find_spec("websockets") is None:
+        raise MissingExtra("server", "the dialect of OpenEnv")
+    if args.ports is not None:
+        return serve_ports(args.ports, args.host, command_of(args))
     served = [Served(i, {"data": data[i]} if i in data else {}) for i in env_ids]
     limits = Limits(
         max_sessions=args.max_sessions,
@@ -202,12 +223,14 @@ def serve_env(args: argparse.Namespace) -> int:
                 host,
                 token=token,
                 hosts=accepted_hosts(args.host),
+                compat=args.compat,
                 public_metrics=args.public_metrics,
             ),
             listener,
             drain=host.drain,
             in_use=lambda: len(host.table) > 0,
             drain_s=args.drain,
+            sockets=bool(args.compat),
         )
     return 0
 
@@ -244,6 +267,14 @@ def _data_of(pairs: list[str], env_ids: tuple[str, ...]) -> dict[str, str]:
             raise UsageError(f"--data is {pair!r}; give ID=PATH with one of {', '.join(env_ids)}")
         data[env_id] = path
     return data
+
+
+def _dialects(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(text.split(",")))
+    strange = [name for name in names if name not in DIALECTS]
+    if strange:
+        raise argparse.ArgumentTypeError(f"{strange[0]!r} is no dialect; use {', '.join(DIALECTS)}")
+    return names
 
 
 def _lease(text: str) -> float:

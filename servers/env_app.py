@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
@@ -10,15 +10,22 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
+from agentgym_suite.servers.agentgym import agentgym_routes
 from agentgym_suite.servers.gate import Gate
 from agentgym_suite.servers.hosting import EnvHost
 from agentgym_suite.servers.http_metrics import HttpMetrics
+from agentgym_suite.servers.openenv import openenv_routes
 from agentgym_suite.servers.problems import Problem, answer_error
 from agentgym_suite.servers.protocol import EnvProtocol
 
 PUBLIC_PATHS = ("/healthz", "/readyz")
 METRICS_PATH = "/metrics"
 COMPAT_PREFIX = "/compat/"
+# name -> its routes, given the environments and whether a token guards them
+DIALECTS: Mapping[str, Callable[[EnvHost, bool], list[BaseRoute]]] = {
+    "openenv": lambda host, guarded: openenv_routes(host),
+    "agentgym": lambda host, guarded: agentgym_routes(host, guarded=guarded),
+}
 
 
 def env_app(
@@ -26,6 +33,7 @@ def env_app(
     *,
     token: str | None = None,
     hosts: Sequence[str] = (),
+    compat: Sequence[str] = (),
     public_metrics: bool = False,
     more_routes: Sequence[BaseRoute] = (),
 ) -> ASGIApp:
@@ -35,6 +43,7 @@ def env_app(
         host: the environments.
         token: the bearer token; None for a server that trusts whoever reaches it.
         hosts: accepted ``Host`` names; empty for any.
+        compat: dialects beside the protocol, names of ``DIALECTS``.
         public_metrics: whether ``/metrics`` needs no token.
         more_routes: pages and dialects beside the protocol.
     """
@@ -47,7 +56,9 @@ def env_app(
         finally:
             await host.stop()
 
-    routes = [*EnvProtocol(host).routes, *more_routes]
+    guarded = token is not None
+    dialects = [route for name in compat for route in DIALECTS[name](host, guarded)]
+    routes = [*EnvProtocol(host).routes, *dialects, *more_routes]
     app = Starlette(
         routes=routes,
         lifespan=lifespan,

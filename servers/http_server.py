@@ -8,6 +8,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from types import FrameType
 
 import uvicorn
@@ -19,6 +20,7 @@ from agentgym_suite.servers.gate import LOOPBACK_HOSTS
 LAST_ANSWERS_S = 5
 # a thousand characters of search words take 12 kB in an address, and options come on top
 LONGEST_HEAD_BYTES = 1 << 16
+LONGEST_FRAME_BYTES = 2 << 20  # a WebSocket message, as a body
 
 
 class DrainingServer(uvicorn.Server):
@@ -118,6 +120,7 @@ def run_server(
     drain: Callable[[], None],
     in_use: Callable[[], bool],
     drain_s: float,
+    sockets: bool = False,
 ) -> None:
     """Serve until a signal ends it.
 
@@ -127,15 +130,28 @@ def run_server(
         drain: tells it that no new session is wanted.
         in_use: whether somebody still plays.
         drain_s: longest time to wait for them after the first signal.
+        sockets: as ``server_config`` takes it.
     """
-    config = uvicorn.Config(
+    config = server_config(app, sockets=sockets)
+    server = DrainingServer(config, drain=drain, in_use=in_use, drain_s=drain_s)
+    server.run(sockets=[listener])
+
+
+def server_config(app: ASGIApp, *, sockets: bool = False) -> uvicorn.Config:
+    """How every application is served.
+
+    Args:
+        app: the application.
+        sockets: whether WebSockets are taken; nothing is served on them without the package
+            ``websockets``.
+    """
+    return uvicorn.Config(
         app,
         log_level="warning",
         access_log=False,
         server_header=False,
-        ws="none",
+        ws="websockets-sansio" if sockets and find_spec("websockets") else "none",
+        ws_max_size=LONGEST_FRAME_BYTES,
         timeout_graceful_shutdown=LAST_ANSWERS_S,
         h11_max_incomplete_event_size=LONGEST_HEAD_BYTES,
     )
-    server = DrainingServer(config, drain=drain, in_use=in_use, drain_s=drain_s)
-    server.run(sockets=[listener])
