@@ -8,7 +8,6 @@ repeated safely, because it says which step it means, so lost answers cost nothi
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import weakref
@@ -22,20 +21,28 @@ import numpy as np
 
 from agentgym_suite.arguments import check_seconds, shown
 from agentgym_suite.calls import ActionCodec
-from agentgym_suite.errors import EnvError, EpisodeNotRunning, UsageError
+from agentgym_suite.errors import (
+    EnvError,
+    EpisodeNotRunning,
+    ServerUnreachable,
+    SessionExpired,
+    SessionLost,
+    UsageError,
+)
 from agentgym_suite.game import Policy
-from agentgym_suite.remote_client import (
-    ServerClient,
-    SessionHandle,
+from agentgym_suite.remote_client import ServerClient, SessionHandle
+from agentgym_suite.remote_values import (
+    check_digests,
     codec_of,
     fetch_tasks,
-    plain,
+    sendable,
+    served_env,
+    space_of,
     tuples,
 )
 from agentgym_suite.spaces import UnicodeText, without_surrogates
 from agentgym_suite.tasks import TaskSet
 
-PROTOCOL = "agentgym-suite/1"
 NO_HORIZON = -1  # gymnasium's word for it, too
 
 
@@ -53,6 +60,7 @@ class RemoteEnv(gym.Env[str, str]):
         lease_s: seconds that the server keeps the session without hearing from us.
         env_kwargs: arguments of the environment that the server lets clients choose.
         tasks_digest: the digest that the server's task set must have; None for any.
+        data_digest: the digest that the server's data must have; None for any.
         render_mode: None or "ansi".
         codec: the environment's codec; read from the server's tools when not given.
         transport: how requests travel (tests pass an application in this process).
@@ -74,6 +82,7 @@ class RemoteEnv(gym.Env[str, str]):
         lease_s: float = 600.0,
         env_kwargs: Mapping[str, Any] | None = None,
         tasks_digest: str | None = None,
+        data_digest: str | None = None,
         render_mode: str | None = None,
         codec: ActionCodec | None = None,
         transport: httpx.BaseTransport | None = None,
@@ -90,8 +99,9 @@ class RemoteEnv(gym.Env[str, str]):
             urls, token=token, timeout_s=timeout_s, lease_s=lease_s, transport=transport
         )
         weakref.finalize(self, ServerClient.close, self._client)
-        self._env_kwargs = _sendable(env_kwargs or {}, "arguments")
+        self._env_kwargs = sendable(env_kwargs or {}, "arguments")
         self._tasks_digest = tasks_digest
+        self._data_digest = data_digest
         self._codec = codec
         self._arguments: dict[str, Any] = {
             "token": token,
@@ -99,6 +109,7 @@ class RemoteEnv(gym.Env[str, str]):
             "lease_s": lease_s,
             "env_kwargs": self._env_kwargs,
             "tasks_digest": tasks_digest,
+            "data_digest": data_digest,
             "render_mode": render_mode,
             "codec": codec,
         }
@@ -119,12 +130,12 @@ class RemoteEnv(gym.Env[str, str]):
     @cached_property
     def observation_space(self) -> UnicodeText:  # type: ignore[override]
         """The space of observations, as the server declares it."""
-        return _space(self._env_info()["observation_space"])
+        return space_of(self._env_info()["observation_space"])
 
     @cached_property
     def action_space(self) -> UnicodeText:  # type: ignore[override]
         """The space of actions, as the server declares it."""
-        return _space(self._env_info()["action_space"])
+        return space_of(self._env_info()["action_space"])
 
     @property
     def tools(self) -> tuple[dict[str, Any], ...]:
@@ -170,7 +181,7 @@ class RemoteEnv(gym.Env[str, str]):
     def tasks(self) -> TaskSet:
         """The ordered tasks at the server, with splits and digest, fetched at first use."""
         if self._tasks is None:
-            self._tasks = fetch_tasks(self._session())
+            self._tasks = fetch_tasks(self._session().get)
         return self._tasks
 
     def policy(self, name: str) -> Policy:
@@ -195,6 +206,8 @@ class RemoteEnv(gym.Env[str, str]):
     ) -> tuple[str, dict[str, Any]]:
         """Start an episode; the arguments are those of the local environment.
 
+        A session that is gone is replaced, and one whose server does not answer by one elsewhere.
+
         Raises:
             UnknownTask, UnknownSplit, UsageError: an option is wrong.
             RemoteEnvError: the server cannot play it.
@@ -204,9 +217,17 @@ class RemoteEnv(gym.Env[str, str]):
         if seed is not None:
             body["seed"] = int(seed)
         if options:
-            body["options"] = _sendable(options, "options")
+            body["options"] = sendable(options, "options")
+        before = self._handle
         handle = self._session()
-        answer = self._ask(handle, "reset", body, key=secrets.token_hex(16))
+        key = secrets.token_hex(16)
+        try:
+            answer = self._ask(handle, "reset", body, key)
+        except (SessionLost, SessionExpired, ServerUnreachable):
+            alone = handle.usable and len(self._urls) == 1
+            if handle is not before or alone:
+                raise
+            answer = self._ask(self._session(anew=True), "reset", body, key)
         self._episode = answer["episode"]
         self._playing = True
         return self._heard(answer)
@@ -218,6 +239,7 @@ class RemoteEnv(gym.Env[str, str]):
             TypeError: the action is not a str.
             UsageError: it is longer than the server takes.
             EpisodeNotRunning: before reset, or after the episode ended.
+            ServerUnreachable: no answer came; the same step may be tried again.
             RemoteEnvError: the server failed; the next reset makes a new session.
         """
         if not isinstance(action, str):
@@ -260,10 +282,10 @@ class RemoteEnv(gym.Env[str, str]):
 
     # ---------------------------------------------------------------------------- inside
 
-    def _session(self) -> SessionHandle:
+    def _session(self, *, anew: bool = False) -> SessionHandle:
         handle = self._handle
         # a forked child leaves the parent's session alone and makes its own
-        if handle is not None and handle.usable and handle.process == os.getpid():
+        if handle is not None and handle.usable and handle.process == os.getpid() and not anew:
             return handle
         if self._finalizer is not None:
             self._finalizer()
@@ -294,30 +316,9 @@ class RemoteEnv(gym.Env[str, str]):
 
     def _env_info(self) -> dict[str, Any]:
         if self._info is None:
-            document = self._client.get("/v1/info")
-            protocol = document.get("protocol")
-            if protocol is None:
-                raise UsageError(
-                    f"no server of {', '.join(self._urls)} told its protocol; "
-                    "is it `agentgym-suite serve env`?"
-                )
-            if protocol != PROTOCOL:
-                raise UsageError(
-                    f"the server speaks {protocol!r}, this client {PROTOCOL!r}; "
-                    "install the same version on both sides"
-                )
-            infos = {info["env_id"]: info for info in document["envs"]}
-            if self.env_id not in infos:
-                raise UsageError(
-                    f"{self.env_id} is not served there; it serves {', '.join(infos) or 'nothing'}"
-                )
-            found = infos[self.env_id]
-            if self._tasks_digest not in (None, found["tasks_digest"]):
-                raise UsageError(
-                    f"the server's tasks have the digest {found['tasks_digest']}, "
-                    f"not {self._tasks_digest}; serve the same data"
-                )
-            self._info = found
+            info = served_env(self._client.get("/v1/info"), self.env_id, self._urls)
+            check_digests(info, tasks=self._tasks_digest, data=self._data_digest)
+            self._info = info
         return self._info
 
 
@@ -331,6 +332,7 @@ def make_remote(
     timeout_s: float = 90.0,
     lease_s: float = 600.0,
     tasks_digest: str | None = None,
+    data_digest: str | None = None,
     render_mode: str | None = None,
     transport: httpx.BaseTransport | None = None,
     **env_kwargs: Any,
@@ -355,6 +357,7 @@ def make_remote(
         timeout_s=timeout_s,
         lease_s=lease_s,
         tasks_digest=tasks_digest,
+        data_digest=data_digest,
         render_mode=render_mode,
         transport=transport,
         env_kwargs=env_kwargs,
@@ -366,24 +369,6 @@ def _addresses(server_url: object) -> tuple[str, ...]:
     if not isinstance(urls, list | tuple) or not all(isinstance(url, str) for url in urls):
         raise UsageError(f"server_url is {shown(server_url)}; give http://host:port, or a list")
     return tuple(urls)
-
-
-def _sendable(given: Mapping[str, Any], what: str) -> dict[str, Any]:
-    body = {name: plain(value) for name, value in given.items()}
-    try:
-        json.dumps(body, allow_nan=False, ensure_ascii=False).encode("utf-8")
-    except (TypeError, ValueError) as error:
-        raise UsageError(
-            f"the {what} {shown(dict(given))} cannot be sent to a server ({error}); "
-            "give texts, numbers, flags and lists of these"
-        ) from None
-    return body
-
-
-def _space(spec: Mapping[str, Any]) -> UnicodeText:
-    return UnicodeText(
-        spec["max_length"], min_length=spec["min_length"], examples=spec.get("examples", ())
-    )
 
 
 def _rebuild(

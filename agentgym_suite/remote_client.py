@@ -1,21 +1,20 @@
-"""Talking to an environment server: retries, typed errors, and its answers as our own values."""
+"""Talking to environment servers: which one, how often, and its problems as typed errors."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import secrets
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
-import numpy as np
 
 from agentgym_suite.arguments import shown
-from agentgym_suite.calls import CallCodec, Tool
 from agentgym_suite.errors import (
     AgentGymSuiteError,
     EpisodeNotRunning,
@@ -28,12 +27,11 @@ from agentgym_suite.errors import (
     UnknownTask,
     UsageError,
 )
-from agentgym_suite.tasks import NumberedIds, TaskSet
 
-IDS_PER_REQUEST = 10_000
 MOST_RETRIES = 5
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
+LONGEST_CONNECT_S = 10.0  # whoever does not take a connection by then does not answer either
 FAREWELL_S = 5.0  # a server that is gone must not hold up an exit
 TYPE_PREFIX = "urn:agentgym-suite:error:"
 
@@ -80,13 +78,15 @@ class ServerProblem(Exception):
         """The suite's exception for it."""
         if self.slug == "invalid" and self.field == "split":
             return UnknownSplit(self.detail)
-        return _ERRORS.get(self.slug, RemoteEnvError)(self.detail)
+        unnamed = ServerUnreachable if self.status in _RETRIED_STATUS else RemoteEnvError
+        return _ERRORS.get(self.slug, unnamed)(self.detail)
 
 
 class ServerClient:
     """One or several servers that are as good as each other.
 
-    Connections are opened at the first request of a process, so that the object survives a fork.
+    The first asked is another one for each instance, in turn. Connections are opened at the first
+    request of a process, so that the object survives a fork.
 
     Args:
         urls: the servers' addresses.
@@ -98,6 +98,8 @@ class ServerClient:
     Raises:
         UsageError: the address, timeout or lease is wrong.
     """
+
+    _numbers: ClassVar[Iterator[int]] = itertools.count()
 
     def __init__(
         self,
@@ -120,8 +122,8 @@ class ServerClient:
         self.lease_s = lease_s
         self._token = None if token is None else token.encode("utf-8")
         self._transport = transport
-        # instances cannot count each other, so chance spreads them over the servers
-        first = secrets.randbelow(len(urls))
+        # the process counts as well, so that forked workers do not all begin with the same server
+        first = (os.getpid() + next(ServerClient._numbers)) % len(urls)
         self._urls = [url.rstrip("/") for url in (*urls[first:], *urls[:first])]
         self._random = random.Random(secrets.randbits(64))
         self._http: httpx.Client | None = None
@@ -129,16 +131,10 @@ class ServerClient:
 
     def get(self, path: str) -> dict[str, Any]:
         """A document that every server of the list has."""
-        problem: AgentGymSuiteError | None = None
-        for url in list(self._urls):
-            try:
-                return self.request("GET", url + path)
-            except ServerUnreachable as error:
-                problem = problem or error
-        raise problem or ServerUnreachable("no server")
+        return self._first_answer("GET", path)[1]
 
     def open_session(self, env_id: str, kwargs: Mapping[str, Any]) -> SessionHandle:
-        """A session with the first server that has a place; refusing ones are asked last next time.
+        """A session with the first server that has a place.
 
         Raises:
             ServerUnreachable: none has.
@@ -146,44 +142,68 @@ class ServerClient:
         body: dict[str, Any] = {"env_id": env_id, "lease_s": self.lease_s}
         if kwargs:
             body["env_kwargs"] = dict(kwargs)
-        problem: AgentGymSuiteError | None = None
-        for url in list(self._urls):
-            try:
-                answer = self.request("POST", f"{url}/v1/sessions", body, key=secrets.token_hex(16))
-            except ServerUnreachable as error:
-                problem = problem or error
+        url, answer = self._first_answer("POST", "/v1/sessions", body, secrets.token_hex(16))
+        return SessionHandle(self, f"{url}/v1/sessions/{answer['session_id']}", answer)
+
+    def _first_answer(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, key: str = ""
+    ) -> tuple[str, dict[str, Any]]:
+        """The first server that does what is asked, and its answer.
+
+        One that refuses is asked last from then on, and waited for only when all refuse.
+
+        Raises:
+            ServerUnreachable: none did.
+        """
+        deadline = time.monotonic() + self.timeout_s
+        refusal: ServerUnreachable | None = None
+        for patient in (False, True)[len(self._urls) == 1 :]:
+            for url in list(self._urls):
+                try:
+                    answer = self.ask(method, url + path, body, key, deadline, patient=patient)
+                    return url, answer
+                except ServerProblem as problem:
+                    error = problem.exception()
+                    if not isinstance(error, ServerUnreachable):
+                        raise error from None
+                    refusal = refusal or error
+                except ServerUnreachable as error:
+                    refusal = refusal or error
                 self._urls.remove(url)
                 self._urls.append(url)
-            else:
-                return SessionHandle(self, f"{url}/v1/sessions/{answer['session_id']}", answer)
-        raise problem or ServerUnreachable("no server")
+        raise refusal or ServerUnreachable("there is no server")
 
-    def request(
-        self, method: str, url: str, body: Mapping[str, Any] | None = None, key: str = ""
+    def ask(
+        self,
+        method: str,
+        url: str,
+        body: Mapping[str, Any] | None,
+        key: str,
+        deadline: float | None = None,
+        *,
+        patient: bool = True,
     ) -> dict[str, Any]:
         """One request, repeated while that makes sense; its JSON answer ({} for none).
 
+        Args:
+            method: of HTTP.
+            url: whole address.
+            body: JSON object; None for no body.
+            key: the idempotency key, "" for none.
+            deadline: monotonic seconds; None is ``timeout_s`` from now.
+            patient: whether to come back to a server that refuses; lost answers are asked for
+                again in any case, since the server may have acted.
+
         Raises:
-            AgentGymSuiteError: the typed form of the server's problem.
+            ServerProblem: the server's problem.
             ServerUnreachable: no usable answer came in time.
         """
-        try:
-            return self.request_or_problem(method, url, body, key)
-        except ServerProblem as problem:
-            raise problem.exception() from None
-
-    def request_or_problem(
-        self, method: str, url: str, body: Mapping[str, Any] | None = None, key: str = ""
-    ) -> dict[str, Any]:
-        """Like ``request``, with the server's own problems as ``ServerProblem``."""
-        deadline = time.monotonic() + self.timeout_s
+        if deadline is None:
+            deadline = time.monotonic() + self.timeout_s
         pause = FIRST_PAUSE_S
         reason = ""
         attempt = 0
-        while True:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                break
+        while (left := deadline - time.monotonic()) > 0:
             attempt += 1
             asked_pause = 0.0
             try:
@@ -191,11 +211,13 @@ class ServerClient:
             except ServerProblem as problem:
                 # a server that loads its data says how long to wait, and means it
                 attempt -= problem.slug == "loading"
-                if not problem.retried or attempt > MOST_RETRIES:
+                if not patient or not problem.retried or attempt > MOST_RETRIES:
                     raise
                 reason, asked_pause = problem.detail, problem.retry_after_s
             except httpx.TransportError as error:
                 reason = f"{type(error).__name__} {error}".strip()
+                if not patient and isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+                    break
             wait = max(asked_pause, pause * (0.5 + self._random.random()))
             if attempt > MOST_RETRIES or time.monotonic() + wait > deadline:
                 break
@@ -216,9 +238,10 @@ class ServerClient:
             httpx.TransportError: there was no answer.
         """
         headers = {"Idempotency-Key": key} if key else {}
+        timeout = httpx.Timeout(timeout_s, connect=min(timeout_s, LONGEST_CONNECT_S))
         try:
             response = self._connections().request(
-                method, url, json=body, headers=headers, timeout=timeout_s
+                method, url, json=body, headers=headers, timeout=timeout
             )
         except httpx.DecodingError as error:
             raise httpx.RemoteProtocolError(str(error), request=error.request) from None
@@ -292,7 +315,7 @@ class SessionHandle:
         self, method: str, path: str, body: Mapping[str, Any] | None, key: str
     ) -> dict[str, Any]:
         try:
-            return self._client.request_or_problem(method, f"{self._url}/{path}", body, key)
+            return self._client.ask(method, f"{self._url}/{path}", body, key)
         except ServerProblem as problem:
             if problem.slug in _FATAL:
                 self._ended.set()
@@ -305,7 +328,8 @@ class SessionHandle:
     def _keep_alive(self, pause_s: float) -> None:
         while not self._ended.wait(pause_s):
             # a failure shows at the next call, which is the place for an exception
-            with suppress(httpx.HTTPError, ServerProblem):
+            # RuntimeError is httpx's word for a client that was closed meanwhile
+            with suppress(httpx.HTTPError, ServerProblem, RuntimeError):
                 self._client.once("POST", f"{self._url}/renew", {}, "", self._client.timeout_s)
 
 
@@ -341,51 +365,3 @@ def _problem(response: httpx.Response, document: Mapping[str, Any]) -> ServerPro
     field = str(document.get("field", ""))
     retry_after = response.headers.get("Retry-After", "")
     return ServerProblem(response.status_code, slug, detail, field, retry_after)
-
-
-def tuples(value: Any) -> Any:
-    """A JSON value as infos hold it: they never contain a list, so every array was a tuple."""
-    if isinstance(value, list):
-        return tuple(tuples(member) for member in value)
-    if isinstance(value, dict):
-        return {key: tuples(member) for key, member in value.items()}
-    return value
-
-
-def plain(value: Any) -> Any:
-    """Numbers of numpy, in lists too, as JSON has a form for them; anything else as it is."""
-    if isinstance(value, list | tuple):
-        return [plain(member) for member in value]
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def codec_of(schemas: Sequence[Mapping[str, Any]]) -> CallCodec:
-    """The codec whose function schemas these are."""
-    return CallCodec([_tool(schema["function"]) for schema in schemas])
-
-
-def _tool(function: Mapping[str, Any]) -> Tool:
-    properties = function["parameters"]["properties"]
-    name = next(iter(properties), "")
-    words = properties[name].get("description", "") if name else ""
-    return Tool(function["name"], function["description"], name, words)
-
-
-def fetch_tasks(handle: SessionHandle) -> TaskSet:
-    """The task set of a session's environment."""
-    page = handle.get(f"tasks?offset=0&limit={IDS_PER_REQUEST}")
-    ids: Sequence[str]
-    if "prefix" in page:
-        ids = NumberedIds(page["prefix"], page["tasks"])
-    else:
-        ids = list(page["ids"])
-        while len(ids) < page["tasks"]:
-            more = handle.get(f"tasks?offset={len(ids)}&limit={IDS_PER_REQUEST}")
-            ids.extend(more["ids"])
-    splits = {
-        name: range(members["start"], members["stop"])
-        if isinstance(members, dict)
-        else tuple(members)
-        for name, members in page["splits"].items()
-    }
-    return TaskSet(ids, splits, digest=page["digest"])

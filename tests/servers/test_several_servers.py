@@ -1,0 +1,148 @@
+"""Which of several servers is played, and what becomes of an environment whose server is gone."""
+
+from __future__ import annotations
+
+import socket
+from concurrent.futures import ThreadPoolExecutor
+
+import gymnasium as gym
+import httpx
+import pytest
+
+from agentgym_suite import remote_client
+from agentgym_suite.errors import (
+    RemoteEnvError,
+    ServerUnreachable,
+    SessionExpired,
+    SessionLost,
+    UsageError,
+)
+from agentgym_suite.remote import make_remote
+from tests.servers.counting_server import ENV_ID, Hold
+from tests.servers.test_faults import listening
+
+
+def test_instances_take_turns_and_a_refusing_server_comes_last() -> None:
+    with listening() as (one, first), listening() as (two, second):
+        urls = [str(first.base_url), str(second.base_url)]
+        envs = [make_remote(ENV_ID, urls) for _ in range(6)]
+        for env in envs:
+            env.reset(seed=1)
+        assert (len(one.table), len(two.table)) == (3, 3)
+        one.drain()
+        for env in envs:
+            env.step("add[1]")  # sessions stay where they are
+        late = [make_remote(ENV_ID, urls) for _ in range(4)]
+        for env in late:
+            env.reset(seed=1)
+        assert (len(one.table), len(two.table)) == (3, 7)
+        for env in (*envs, *late):
+            env.close()
+
+
+def test_a_dead_server_costs_no_waiting_while_another_lives(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def wait(seconds: float) -> None:
+        raise AssertionError(f"waited {seconds} s")
+
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        dead = f"http://127.0.0.1:{unused.getsockname()[1]}"
+    with listening() as (host, client):
+        monkeypatch.setattr(remote_client.time, "sleep", wait)
+        envs = [make_remote(ENV_ID, [dead, str(client.base_url)]) for _ in range(4)]
+        for env in envs:
+            env.reset(seed=1)
+        monkeypatch.undo()
+        assert len(host.table) == 4
+        for env in envs:
+            env.close()
+
+
+def test_a_proxy_without_its_server_is_unreachable_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_client, "FIRST_PAUSE_S", 0.001)
+    asked: list[str] = []
+
+    def proxy(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.path)
+        return httpx.Response(502, text="<h1>Bad Gateway</h1>")
+
+    env = make_remote(ENV_ID, "http://proxy", transport=httpx.MockTransport(proxy))
+    with pytest.raises(ServerUnreachable, match="status 502"):
+        env.reset()
+    assert asked == ["/v1/info"] * (1 + remote_client.MOST_RETRIES)
+
+
+def test_retry_after_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    with listening(hold=(hold := Hold())) as (_, client), ThreadPoolExecutor(1) as pool:
+        env = make_remote(ENV_ID, str(client.base_url))
+        env.reset(seed=1)
+        step_url = f"{env._handle._url}/step"  # type: ignore[union-attr]
+        body = {"episode": 1, "step_index": 0, "action": "say[wait]"}
+        other = pool.submit(client.post, step_url, json=body)
+        assert hold.entered.wait(10)
+
+        def wait(seconds: float) -> None:
+            pauses.append(seconds)
+            hold.release.set()
+            other.result(10)
+
+        monkeypatch.setattr(remote_client.time, "sleep", wait)
+        # another request runs in the session: busy first, then it is the wrong step
+        with pytest.raises(RemoteEnvError, match="another action"):
+            env.step("add[1]")
+        monkeypatch.undo()
+        assert pauses == [1.0]
+        env.close()
+
+
+@pytest.mark.parametrize("end", ["expired", "lost"])
+def test_a_reset_replaces_a_session_that_is_gone(end: str) -> None:
+    local = gym.make(ENV_ID)
+    with listening() as (host, client):
+        env = make_remote(ENV_ID, str(client.base_url))
+        env.reset(seed=1)
+
+        def lose() -> None:
+            (place,) = host.table.live()
+            host.table.remove(place.id, "expired")
+            if end == "lost":
+                host.table._ended.clear()
+
+        lose()
+        assert env.reset(seed=2) == local.reset(seed=2)
+        lose()
+        with pytest.raises(SessionExpired if end == "expired" else SessionLost):
+            env.step("add[1]")
+        assert env.reset(seed=3) == local.reset(seed=3)
+        assert env.step("add[1]") == local.step("add[1]")
+        env.close()
+
+
+def test_a_reset_goes_elsewhere_when_its_server_has_died(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_client, "FIRST_PAUSE_S", 0.001)
+    local = gym.make(ENV_ID)
+    with listening() as (host, client):
+        with listening() as (_, dying):
+            urls = [str(dying.base_url), str(client.base_url)]
+            envs = [make_remote(ENV_ID, urls) for _ in range(2)]
+            for env in envs:
+                env.reset(seed=1)
+            assert len(host.table) == 1
+        for env in envs:
+            assert env.reset(seed=2) == local.reset(seed=2)
+            assert env.step("add[1]") == local.step("add[1]")
+        assert len(host.table) == 2
+        for env in envs:
+            env.close()
+
+
+def test_digests_are_compared_when_given() -> None:
+    with listening() as (_, client):
+        url = str(client.base_url)
+        with pytest.raises(UsageError, match="data have the digest sha256:none, not sha256:1"):
+            make_remote(ENV_ID, url, data_digest="sha256:1").reset()
+        env = make_remote(ENV_ID, url, data_digest="sha256:none")
+        env.reset(seed=1)
+        env.close()
