@@ -21,9 +21,9 @@ FLOORS = {
     0: "errors spaces calls versions horizon arguments console dice json_stream files",
     1: "data data_home chosen_data sources downloads deliveries download_pages tasks replies"
     " reply_tags prompts rewards call_results source_texts official_rows game env making remote"
-    " remote_client registry progress_bars indexes",
+    " remote_client remote_values registry progress_bars indexes",
     2: "alfworld webshop multihop_qa paper_search engines agents episodes playing rollouts"
-    " ray_pool",
+    " ray_env ray_pool",
     3: "evaluation trainers servers",
     4: "cli data_cli importers listing play doctor __main__",
 }
