@@ -10,7 +10,7 @@ PIP := -m pip install --quiet --disable-pip-version-check --constraint constrain
 SOURCES := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help leaderboard test check lint typecheck docs benchmark parity-lucene parity-alfworld parity-qa walkthroughs benchmark-alfworld benchmark-retrieval benchmark-kinds benchmark-selector retrieval-recall fuzz-openapi papers-litsearch papers-scale benchmark-qdrant scale oracle-alfworld clean
+.PHONY: help leaderboard test check lint typecheck docs benchmark parity-lucene parity-alfworld parity-qa walkthroughs benchmark-alfworld benchmark-retrieval benchmark-kinds benchmark-selector retrieval-recall benchmark-servers fuzz-openapi papers-litsearch papers-scale benchmark-qdrant scale oracle-alfworld clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -77,6 +77,9 @@ benchmark-qdrant: $(VENVS)/test/ready ## papers: Qdrant in this process at 100,0
 
 retrieval-recall: $(VENVS)/test/ready ## recall of supporting passages: words, vectors, both
 	@$(VENVS)/test/bin/python benchmarks/retrieval_recall.py
+
+benchmark-servers: $(VENVS)/retrieval/ready ## the environment server under load, beside one in AgentGym's style
+	@$(VENVS)/retrieval/bin/python benchmarks/servers.py --report benchmarks/servers.json
 
 fuzz-openapi: $(VENVS)/fuzz/ready ## the environment server by its own description, 2,000 requests of each operation
 	@$(VENVS)/fuzz/bin/python benchmarks/fuzz_openapi.py
