@@ -95,7 +95,7 @@ class LiftedGame:
         self._parents = domain.parents
         self._goal = goal
         self._changing = {e.literal.predicate for a in domain.actions for e in a.effects}
-        self._static = FactIndex(f for f in facts if f[0] not in self._changing)
+        self._static = FactIndex(f for f in sorted(facts) if f[0] not in self._changing)
         members: dict[str, list[str]] = {}
         for name, type_ in self._types.items():
             members.setdefault(type_, []).append(name)
@@ -128,16 +128,16 @@ class LiftedGame:
 
         Variables that nothing static binds are bound by the state's facts.
         """
-        known = FactIndex(state)
+        known = FactIndex(sorted(state))
         found: dict[Operator, None] = {}
-        waiting = [wish for wish in wanted if (wish.atom in state) != wish.holds]
+        waiting = [wish for wish in sorted(wanted) if (wish.atom in state) != wish.holds]
         seen = set(waiting)
         while waiting:
             for operator in self._making(waiting.pop(), known, closed=False):
                 if operator in found:
                     continue
                 found[operator] = None
-                for need in operator.needs:
+                for need in sorted(operator.needs):
                     if need not in seen and (need.atom in state) != need.holds:
                         seen.add(need)
                         waiting.append(need)
@@ -145,9 +145,9 @@ class LiftedGame:
 
     def making(self, wanted: Iterable[Wish], known: Iterable[Fact]) -> list[Operator]:
         """Operators that make something wanted and need only known atoms to be true."""
-        index = FactIndex(known)
+        index = FactIndex(sorted(known))
         found: dict[Operator, None] = {}
-        for wish in wanted:
+        for wish in sorted(wanted):
             for operator in self._making(wish, index, closed=True):
                 found[operator] = None
         return list(found)
