@@ -10,7 +10,7 @@ PIP := -m pip install --quiet --disable-pip-version-check --constraint constrain
 SOURCES := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help leaderboard test check lint typecheck docs benchmark parity-lucene parity-alfworld parity-qa walkthroughs benchmark-alfworld benchmark-retrieval benchmark-kinds benchmark-selector retrieval-recall benchmark-servers fuzz-openapi papers-litsearch papers-scale benchmark-qdrant scale oracle-alfworld clean
+.PHONY: help leaderboard test check lint typecheck docs benchmark parity-lucene parity-alfworld parity-qa test-ray walkthroughs benchmark-alfworld benchmark-retrieval benchmark-kinds benchmark-selector retrieval-recall benchmark-servers fuzz-openapi papers-litsearch papers-scale benchmark-qdrant scale oracle-alfworld clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -84,6 +84,9 @@ benchmark-servers: $(VENVS)/retrieval/ready ## the environment server under load
 fuzz-openapi: $(VENVS)/fuzz/ready ## the environment server by its own description, 2,000 requests of each operation
 	@$(VENVS)/fuzz/bin/python benchmarks/fuzz_openapi.py
 
+test-ray: $(VENVS)/ray/ready ## episodes over a Ray of this machine, workers killed in the middle
+	@$(VENVS)/ray/bin/python -m pytest tests/test_ray_env.py tests/test_ray_pool.py tests/evaluation/test_ray_runner.py
+
 walkthroughs: $(VENVS)/test/ready ## every stored walkthrough of the 4,027 official games
 	@ALFWORLD_ALL_GAMES=1 $(VENVS)/test/bin/python -m pytest tests/alfworld/test_official_walkthroughs.py
 
@@ -134,6 +137,11 @@ $(VENVS)/retrieval/ready: $(SOURCES)
 $(VENVS)/fuzz/ready: $(SOURCES)
 	$(call new_venv,$(VENVS)/fuzz)
 	@$(VENVS)/fuzz/bin/python $(PIP) -e . schemathesis==4.32.5
+	@touch $@
+
+$(VENVS)/ray/ready: $(SOURCES)
+	$(call new_venv,$(VENVS)/ray)
+	@$(VENVS)/ray/bin/python $(PIP) -e '.[ray]' pytest hypothesis
 	@touch $@
 
 # one file of veRL is compared with; what the rest of it asks for would be gigabytes

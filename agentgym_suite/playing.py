@@ -34,6 +34,12 @@ from agentgym_suite.replies import ParsedAction, parse_reply
 from agentgym_suite.rewards import PURCHASES, shape_reward
 from agentgym_suite.tasks import Task
 
+_TOLD = "told_where_it_was_raised"
+
+
+class WorkerLost(RemoteEnvError):
+    """The worker of an environment died, did not start, or could not make it."""
+
 
 class EpisodeRecorder:
     """The growing record of one episode; readable at any moment, so a hang loses nothing.
@@ -257,11 +263,13 @@ def _call_line(function: Mapping[str, Any]) -> str:
 
 def classify(error: BaseException, phase: str) -> Failure:
     """An exception as a failure with kind and origin; the message ends with where it was raised."""
-    message = _told(error)
+    message = told(error)
     if isinstance(error, ContextTooLong):
         return Failure("context_overflow", "model", message)
     if isinstance(error, MemoryError):
         return Failure("oom", "infra", message)
+    if isinstance(error, WorkerLost):  # also while an agent asks its environment for an action
+        return Failure("worker_lost", "infra", message)
     if phase == "agent":
         if isinstance(error, ConnectionError):
             return Failure("connection", "infra", message)
@@ -273,7 +281,11 @@ def classify(error: BaseException, phase: str) -> Failure:
     return Failure("env_exception", "env", message)
 
 
-def _told(error: BaseException) -> str:
+def told(error: BaseException) -> str:
+    """An exception in words, with the place where it was raised."""
+    carried = vars(error).get(_TOLD)
+    if isinstance(carried, str):
+        return carried
     try:
         words = f"{type(error).__name__}: {error}"
     except Exception:  # an exception whose own text cannot be made
@@ -282,3 +294,8 @@ def _told(error: BaseException) -> str:
     last = frames[-1] if frames else None
     place = f" ({Path(last.filename).name}, {last.name}, line {last.lineno})" if last else ""
     return words[:2000] + place
+
+
+def carry_told(error: BaseException, words: str) -> None:
+    """Let an exception say ``words`` in another process, where its traceback is lost."""
+    vars(error)[_TOLD] = words

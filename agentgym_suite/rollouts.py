@@ -10,6 +10,7 @@ import asyncio
 import concurrent.futures
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import Protocol, runtime_checkable
 
 import gymnasium as gym
 
@@ -25,6 +26,15 @@ from agentgym_suite.errors import UsageError
 from agentgym_suite.playing import EpisodeRecorder, classify, run_episode
 
 MakeEnv = Callable[[], gym.Env[str, str]]
+
+
+@runtime_checkable
+class RunsElsewhere(Protocol):
+    """An environment in another process, which can be ended from here in the middle of a step."""
+
+    def abandon(self) -> None:
+        """End it, whatever it is doing; the call in progress raises."""
+        ...
 
 
 async def run_episodes(
@@ -126,6 +136,7 @@ async def _play(
     future: asyncio.Future[Episode] = loop.create_future()
     recorder = EpisodeRecorder(request)
     asked: list[concurrent.futures.Future[Reply]] = []
+    held: list[gym.Env[str, str]] = []
 
     def settle(episode: Episode | BaseException) -> None:
         if future.done():
@@ -143,7 +154,7 @@ async def _play(
         return asked[0].result()
 
     def work() -> None:
-        result = _play_here(pool, make_agent, request, settings, recorder, wait)
+        result = _play_here(pool, held, make_agent, request, settings, recorder, wait)
         if not loop.is_closed():
             loop.call_soon_threadsafe(settle, result)
 
@@ -159,10 +170,15 @@ async def _play(
         recorder.abandoned.set()
         for answer in asked:
             answer.cancel()
+        if future.cancelled():
+            for env in tuple(held):
+                if isinstance(env.unwrapped, RunsElsewhere):
+                    env.unwrapped.abandon()
 
 
 def _play_here(
     pool: _EnvPool,
+    held: list[gym.Env[str, str]],
     make_agent: AgentFactory,
     request: EpisodeRequest,
     settings: PlaySettings,
@@ -176,11 +192,17 @@ def _play_here(
         return refused
     except Exception as broken:  # an environment that cannot be made is data, too
         return recorder.finish(classify(broken, "env"))
+    held.append(env)
+    if recorder.abandoned.is_set():  # given up while it was made: nobody else can end it
+        env.close()
+        return recorder.finish()
     try:
         episode = run_episode(env, make_agent, request, settings, recorder=recorder, wait=wait)
     except BaseException as raised:
+        held.clear()
         env.close()
         return raised
+    held.clear()  # before the look at "abandoned": none is both ended and lent again
     if episode.failure is None and not recorder.abandoned.is_set():
         pool.give_back(env)
     else:

@@ -8,6 +8,7 @@ import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import get_args
 
 from rich.console import Console
 from rich.text import Text
@@ -20,9 +21,10 @@ from agentgym_suite.evaluation.agent_runs import AgentRuns, folder_name, run_age
 from agentgym_suite.evaluation.open_suites import OpenSuite, ad_hoc_suite, open_suite
 from agentgym_suite.evaluation.report import write_report
 from agentgym_suite.evaluation.run_directory import RESULTS, write_derived
+from agentgym_suite.evaluation.runner import cluster
 from agentgym_suite.evaluation.scored_runs import ScoredRun, find_runs, load_runs
 from agentgym_suite.evaluation.scoring import results_bytes
-from agentgym_suite.evaluation.settings import AgentSpec, RunOptions, named_agent
+from agentgym_suite.evaluation.settings import AgentSpec, Runner, RunOptions, named_agent
 from agentgym_suite.evaluation.suites import load_suite, shipped_suites
 from agentgym_suite.evaluation.tables import failure_sentences
 from agentgym_suite.evaluation.terminal import leaderboard, live_bars
@@ -88,6 +90,24 @@ def _register_evaluate(commands: argparse._SubParsersAction[argparse.ArgumentPar
     parser.add_argument(
         "--concurrency", metavar="N", type=int, default=4, help="episodes in flight (default: 4)"
     )
+    parser.add_argument(
+        "--runner",
+        choices=get_args(Runner),
+        default="local",
+        help="where environments run: in this process, or on a Ray cluster (default: local)",
+    )
+    parser.add_argument(
+        "--ray-address",
+        metavar="HOST:PORT",
+        help="the Ray cluster, or auto for the one of this machine (default: the variable "
+        "RAY_ADDRESS, else a Ray that is started here and ends with the command)",
+    )
+    parser.add_argument(
+        "--ray-actors",
+        metavar="N",
+        type=int,
+        help="environments on the cluster, each with an episode in flight (default: --concurrency)",
+    )
     parser.add_argument("--trials", metavar="N", type=int, help="plays of each task")
     parser.add_argument(
         "--max-retries",
@@ -125,14 +145,15 @@ def _evaluate(args: argparse.Namespace) -> int:
     _check_numbers(args)
     out = None if args.out is None else _folder(args.out, "--out")
     agents = _agents(args.agent)
+    options = _options(args)
     err = console(stderr=True)
-    with err.status(Text(f"Preparing {args.suite or args.env} …")):
-        opened = _opened(args)
-    names = "+".join(folder_name(agent.name) for agent in agents)
-    out = Path("runs") / f"{opened.suite.id}-{names}" if out is None else out
-    options = RunOptions(args.concurrency, args.timeout, args.max_retries, args.resume)
-    with live_bars(err) as on_progress:
-        done = run_agents(opened, agents, out, options=options, on_progress=on_progress)
+    with cluster(options):  # first: a cluster that is not there is known before worlds are built
+        with err.status(Text(f"Preparing {args.suite or args.env} …")):
+            opened = _opened(args)
+        names = "+".join(folder_name(agent.name) for agent in agents)
+        out = Path("runs") / f"{opened.suite.id}-{names}" if out is None else out
+        with live_bars(err) as on_progress:
+            done = run_agents(opened, agents, out, options=options, on_progress=on_progress)
     _print_runs(done.runs, done.report, as_json=args.json)
     _print_failures(done.runs, err)
     if not args.json:
@@ -140,8 +161,24 @@ def _evaluate(args: argparse.Namespace) -> int:
     return 0 if done.complete else 1
 
 
+def _options(args: argparse.Namespace) -> RunOptions:
+    for name in ("ray_address", "ray_actors"):
+        if args.runner != "ray" and getattr(args, name) is not None:
+            raise UsageError(f"--{name.replace('_', '-')} goes with --runner ray")
+    return RunOptions(
+        args.concurrency,
+        args.timeout,
+        args.max_retries,
+        args.resume,
+        args.runner,
+        args.ray_address,
+        args.ray_actors,
+    )
+
+
 def _check_numbers(args: argparse.Namespace) -> None:
-    for name, least in (("trials", 1), ("episodes", 1), ("concurrency", 1), ("max_retries", 0)):
+    least_of = {"trials": 1, "episodes": 1, "concurrency": 1, "ray_actors": 1, "max_retries": 0}
+    for name, least in least_of.items():
         value = getattr(args, name)
         if value is not None and value < least:
             option = name.replace("_", "-")

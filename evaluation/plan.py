@@ -76,7 +76,7 @@ def run_header(opened: OpenSuite, agent: AgentSpec, options: RunOptions) -> dict
             "concurrency": options.concurrency,
             "episode_timeout_s": options.episode_timeout_s,
             "max_retries": options.max_retries,
-            "runner": "local",
+            "runner": options.runner,
             "data": {
                 environment.entry.id: environment.data and without_surrogates(environment.data)
                 for environment in opened.environments

@@ -13,11 +13,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Coroutine, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from agentgym_suite.episodes import Episode, EpisodeRequest, PlaySettings
+from agentgym_suite.errors import UsageError
 from agentgym_suite.evaluation.episode_keys import EpisodeKey
 from agentgym_suite.evaluation.open_suites import OpenEnvironment, OpenSuite
 from agentgym_suite.evaluation.plan import planned_episodes, run_header, timestamp
@@ -28,7 +29,8 @@ from agentgym_suite.evaluation.run_directory import (
 )
 from agentgym_suite.evaluation.scoring import results_bytes, score_run
 from agentgym_suite.evaluation.settings import AgentSpec, OnProgress, RunOptions, RunProgress, Stop
-from agentgym_suite.rollouts import run_episodes
+from agentgym_suite.ray_pool import RayEnvPool, connected
+from agentgym_suite.rollouts import MakeEnv, run_episodes
 
 RETRIED_ORIGINS = ("env", "infra")
 
@@ -69,8 +71,9 @@ def run_suite(
         plan = planned_episodes(opened.suite)
         run.check_keys(key for key, _ in plan)
         stop = stop or Stop()
-        played = _Collector(run, agent, options, len(plan), on_progress)
-        _complete(_play_all(opened.environments, plan, played, stop))
+        with cluster(options):
+            played = _Collector(run, agent, options, len(plan), on_progress)
+            _complete(_play_all(opened.environments, plan, played, stop))
         run.update(
             ended_at=timestamp(),
             setup_s=opened.setup_s,
@@ -79,6 +82,28 @@ def run_suite(
         results = score_run(folder)
         run.write(RESULTS, results_bytes(results))
     return results
+
+
+def cluster(options: RunOptions) -> AbstractContextManager[None]:
+    """The connection to the cluster that a run needs, if any; several runs may share one.
+
+    Raises:
+        MissingExtra: Ray is wanted and not installed.
+        UsageError: there is no cluster.
+    """
+    return connected(options.ray_address) if options.runner == "ray" else nullcontext()
+
+
+def _source(environment: OpenEnvironment, options: RunOptions) -> AbstractContextManager[MakeEnv]:
+    """What makes the environments of a run, here or on a cluster."""
+    if options.runner == "local":
+        return nullcontext(environment.make)
+    with closing(environment.make()) as env:  # its spec holds every argument, so both are equal
+        spec = env.spec
+    if spec is None:
+        raise UsageError(f"{environment.entry.id} has no registration; play it with runner local")
+    kwargs = {**spec.kwargs, "max_episode_steps": spec.max_episode_steps}
+    return RayEnvPool(spec.id, kwargs, options.in_flight)
 
 
 @contextmanager
@@ -217,17 +242,18 @@ async def _play_all(
             ]
             played.report(env_id)
             queue = _Queue(requests, stop)
-            episodes = run_episodes(
-                environment.make,
-                played.agent.make,
-                queue,
-                settings=PlaySettings(played.agent.prompt, played.agent.reply_format),
-                concurrency=played.options.concurrency,
-                timeout_s=played.options.episode_timeout_s,
-            )
-            async for episode in episodes:
-                if played.take(env_id, episode):
-                    queue.put_back(episode)
+            with _source(environment, played.options) as make_env:
+                episodes = run_episodes(
+                    make_env,
+                    played.agent.make,
+                    queue,
+                    settings=PlaySettings(played.agent.prompt, played.agent.reply_format),
+                    concurrency=played.options.in_flight,
+                    timeout_s=played.options.episode_timeout_s,
+                )
+                async for episode in episodes:
+                    if played.take(env_id, episode):
+                        queue.put_back(episode)
 
 
 def _complete(work: Coroutine[Any, Any, None]) -> None:

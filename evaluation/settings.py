@@ -6,7 +6,7 @@ import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal, get_args
 
 from agentgym_suite.agents import AGENTS, agent_factory
 from agentgym_suite.episodes import AgentFactory
@@ -14,6 +14,8 @@ from agentgym_suite.errors import UsageError
 from agentgym_suite.evaluation.run_directory import Resume
 from agentgym_suite.files import sha256_file
 from agentgym_suite.prompts import StepPrompt, prompt_template
+
+Runner = Literal["local", "ray"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +63,21 @@ class RunOptions:
         episode_timeout_s: wall-clock bound of one episode; None waits for ever.
         max_retries: further attempts of an episode lost to environment or infrastructure.
         resume: "auto" goes on with the run in the directory, "never" refuses to.
+        runner: where environments run: "local" in threads of this process, "ray" on a cluster.
+        ray_address: the Ray cluster, as ``ray_pool.connected`` takes it.
+        ray_actors: Ray actors, each with an episode in flight; None takes the concurrency.
 
     Raises:
-        UsageError: a number out of its range.
+        UsageError: a number out of its range, an unknown runner, or Ray's options without Ray.
     """
 
     concurrency: int = 4
     episode_timeout_s: float | None = 600.0
     max_retries: int = 2
     resume: Resume = "auto"
+    runner: Runner = "local"
+    ray_address: str | None = None
+    ray_actors: int | None = None
 
     def __post_init__(self) -> None:
         if self.concurrency < 1:
@@ -79,6 +87,18 @@ class RunOptions:
         seconds = self.episode_timeout_s
         if seconds is not None and not 0 < seconds < math.inf:
             raise UsageError(f"episode_timeout_s is {seconds}; give seconds above 0, or None")
+        if self.runner not in get_args(Runner):
+            raise UsageError(f"runner is {self.runner!r}; use {' or '.join(get_args(Runner))}")
+        if self.ray_actors is not None and self.ray_actors < 1:
+            raise UsageError(f"ray_actors is {self.ray_actors}; give at least 1, or None")
+        for name in ("ray_address", "ray_actors"):
+            if self.runner != "ray" and getattr(self, name) is not None:
+                raise UsageError(f"{name} is given, but the runner is {self.runner}; use ray")
+
+    @property
+    def in_flight(self) -> int:
+        """Most episodes at a time."""
+        return self.ray_actors or self.concurrency
 
 
 @dataclass(frozen=True, slots=True)
