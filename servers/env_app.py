@@ -11,6 +11,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from agentgym_suite.servers.agentgym import agentgym_routes
+from agentgym_suite.servers.env_page import PAGE_PATHS, page_routes
 from agentgym_suite.servers.gate import Gate
 from agentgym_suite.servers.hosting import EnvHost
 from agentgym_suite.servers.http_metrics import HttpMetrics
@@ -45,7 +46,7 @@ def env_app(
         hosts: accepted ``Host`` names; empty for any.
         compat: dialects beside the protocol, names of ``DIALECTS``.
         public_metrics: whether ``/metrics`` needs no token.
-        more_routes: pages and dialects beside the protocol.
+        more_routes: what else is to be served.
     """
 
     @asynccontextmanager
@@ -58,18 +59,19 @@ def env_app(
 
     guarded = token is not None
     dialects = [route for name in compat for route in DIALECTS[name](host, guarded)]
-    routes = [*EnvProtocol(host).routes, *dialects, *more_routes]
+    routes = [*page_routes(), *EnvProtocol(host).routes, *dialects, *more_routes]
     app = Starlette(
         routes=routes,
         lifespan=lifespan,
         exception_handlers=dict.fromkeys((Problem, HTTPException, Exception), answer_error),
     )
     app.router.redirect_slashes = False
+    public = (*PUBLIC_PATHS, *PAGE_PATHS, *([METRICS_PATH] if public_metrics else []))
     gate = Gate(
         app,
         token=token,
         hosts=hosts,
-        public_paths=(*PUBLIC_PATHS, METRICS_PATH) if public_metrics else PUBLIC_PATHS,
+        public_paths=public,
         basic_prefix=COMPAT_PREFIX,
     )
     return HttpMetrics(gate, host.figures.registry, routes)
