@@ -24,7 +24,7 @@ import agentgym_suite  # noqa: F401
 
 
 class ResetRequest(BaseModel):
-    """Which session, and which task; AgentGym gives its number, which counts within a split here."""
+    """Which session, and which task, by its id where AgentGym gives a number."""
 
     env_idx: int
     session_id: str | None = None

@@ -43,6 +43,7 @@ LONGEST_REASON_BYTES = 123  # of a close frame, by RFC 6455
 
 NORMAL, GOING_AWAY, FAILED, TRY_LATER = 1000, 1001, 1011, 1013
 _ENDED = ("no-session", "lease-expired")
+_PASSING = ("full", "draining", "loading")
 _UNMADE = ("env-error", "step-timeout", "overloaded", "broken")
 
 _log = logging.getLogger(__name__)
@@ -161,7 +162,7 @@ class _OpenEnv:
         with suppress(TimeoutError):
             async with asyncio.timeout(FAREWELL_S):
                 await socket.receive()
-        await _close(socket, FAILED if code == "FACTORY_ERROR" else TRY_LATER, message)
+        await _close(socket, TRY_LATER if problem.slug in _PASSING else FAILED, message)
 
 
 class _Seat:

@@ -1,4 +1,4 @@
-"""The oracle's plan is a function of the game: the order of a set, which a process picks, is not."""
+"""The oracle's plan is a function of the game: no order of a set shows, which a process picks."""
 
 from __future__ import annotations
 

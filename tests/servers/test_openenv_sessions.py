@@ -267,7 +267,7 @@ def test_an_unknown_environment_is_named() -> None:
             message = error(await client.ask({"type": "reset"}), "SESSION_ERROR")
             assert "'chess'" in message
             assert "servedcounting" in message
-            await client.end()
+            assert (await client.end())[0] == 1011
             for path in ("health", "metadata", "schema", "state"):
                 answer = await live.http("GET", f"/compat/openenv/chess/{path}")
                 assert answer.status_code == 404
