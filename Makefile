@@ -10,7 +10,7 @@ PIP := -m pip install --quiet --disable-pip-version-check --constraint constrain
 SOURCES := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help leaderboard test check lint typecheck docs benchmark parity-lucene parity-alfworld parity-qa test-ray walkthroughs benchmark-alfworld benchmark-retrieval benchmark-kinds benchmark-selector retrieval-recall benchmark-servers fuzz-openapi papers-litsearch papers-scale benchmark-qdrant scale oracle-alfworld clean
+.PHONY: help leaderboard test check lint typecheck docs benchmark parity-lucene parity-alfworld parity-qa parity-openenv test-ray walkthroughs benchmark-alfworld benchmark-retrieval benchmark-kinds benchmark-selector retrieval-recall benchmark-servers fuzz-openapi papers-litsearch papers-scale benchmark-qdrant scale oracle-alfworld clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -84,6 +84,9 @@ benchmark-servers: $(VENVS)/retrieval/ready ## the environment server under load
 fuzz-openapi: $(VENVS)/fuzz/ready ## the environment server by its own description, 2,000 requests of each operation
 	@$(VENVS)/fuzz/bin/python benchmarks/fuzz_openapi.py
 
+parity-openenv: $(VENVS)/openenv/ready ## OpenEnv's own client against the local environments
+	@$(VENVS)/openenv/bin/python benchmarks/parity_openenv.py
+
 test-ray: $(VENVS)/ray/ready ## episodes over a Ray of this machine, workers killed in the middle
 	@$(VENVS)/ray/bin/python -m pytest tests/test_ray_env.py tests/test_ray_pool.py tests/evaluation/test_ray_runner.py
 
@@ -142,6 +145,13 @@ $(VENVS)/fuzz/ready: $(SOURCES)
 $(VENVS)/ray/ready: $(SOURCES)
 	$(call new_venv,$(VENVS)/ray)
 	@$(VENVS)/ray/bin/python $(PIP) -e '.[ray]' pytest hypothesis
+	@touch $@
+
+# of openenv-core the client is played; the rest of what it asks for is for its own servers
+$(VENVS)/openenv/ready: $(SOURCES)
+	$(call new_venv,$(VENVS)/openenv)
+	@$(VENVS)/openenv/bin/python $(PIP) -e '.[server]' fastapi fastmcp requests
+	@$(VENVS)/openenv/bin/python $(PIP) --no-deps openenv-core==0.3.0
 	@touch $@
 
 # one file of veRL is compared with; what the rest of it asks for would be gigabytes

@@ -152,6 +152,7 @@ def server_config(app: ASGIApp, *, sockets: bool = False) -> uvicorn.Config:
         server_header=False,
         ws="websockets-sansio" if sockets and find_spec("websockets") else "none",
         ws_max_size=LONGEST_FRAME_BYTES,
+        ws_ping_timeout=None,  # a thinking model answers none for minutes; leases end the dead
         timeout_graceful_shutdown=LAST_ANSWERS_S,
         h11_max_incomplete_event_size=LONGEST_HEAD_BYTES,
     )
