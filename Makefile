@@ -10,7 +10,7 @@ PIP := -m pip install --quiet --disable-pip-version-check --constraint constrain
 SOURCES := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help leaderboard test check lint typecheck docs benchmark parity-lucene parity-alfworld parity-qa parity-openenv test-ray walkthroughs benchmark-alfworld benchmark-retrieval benchmark-kinds benchmark-selector retrieval-recall benchmark-servers fuzz-openapi papers-litsearch papers-scale benchmark-qdrant scale oracle-alfworld clean
+.PHONY: help leaderboard test check lint typecheck docs benchmark parity-lucene parity-alfworld parity-qa parity-openenv official-suites test-ray walkthroughs benchmark-alfworld benchmark-retrieval benchmark-kinds benchmark-selector retrieval-recall benchmark-servers fuzz-openapi papers-litsearch papers-scale benchmark-qdrant scale oracle-alfworld clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -86,6 +86,9 @@ fuzz-openapi: $(VENVS)/fuzz/ready ## the environment server by its own descripti
 
 parity-openenv: $(VENVS)/openenv/ready ## OpenEnv's own client against the local environments
 	@$(VENVS)/openenv/bin/python benchmarks/parity_openenv.py
+
+official-suites: $(VENVS)/test/ready ## the four official ALFWorld suites, oracle and random
+	@$(VENVS)/test/bin/python benchmarks/official_suites.py --report benchmarks/official_suites.json
 
 test-ray: $(VENVS)/ray/ready ## episodes over a Ray of this machine, workers killed in the middle
 	@$(VENVS)/ray/bin/python -m pytest tests/test_ray_env.py tests/test_ray_pool.py tests/evaluation/test_ray_runner.py

@@ -1,4 +1,4 @@
-"""``agentgym-suite list``: the environments, and what their worlds hold."""
+"""``agentgym-suite list``: the environments, what their worlds hold, and the suites."""
 
 from __future__ import annotations
 
@@ -22,11 +22,16 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.add_argument(
         "--tasks", action="store_true", help="open each embedded world and count its tasks"
     )
+    parser.add_argument(
+        "--suites", action="store_true", help="the suites to evaluate, and whose data are here"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.set_defaults(run=_run)
 
 
 def _run(args: argparse.Namespace) -> int:
+    if args.suites:
+        return _list_suites(as_json=args.json)
     rows = [_row(environment, args.tasks) for environment in ENVIRONMENTS]
     out = console()
     if args.json:
@@ -44,6 +49,27 @@ def _run(args: argparse.Namespace) -> int:
         table.add_row(*cells)
     out.print(table)
     out.print('Make one: import gymnasium as gym, agentgym_suite; gym.make("WebShop-v0")')
+    return 0
+
+
+def _list_suites(*, as_json: bool) -> int:
+    from agentgym_suite.evaluation.suite_listing import suite_rows
+
+    rows = suite_rows()
+    out = console()
+    if as_json:
+        out.print_json(json.dumps(rows))
+        return 0
+    table = Table(title="Suites")
+    for name in ("id", "episodes", "primary", "what is played", "data"):
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        what = ", ".join(row["members"]) or row["title"]
+        here = "here" if row["here"] else "absent"
+        table.add_row(row["id"], f"{row['episodes']:,}", row["primary"], what, here)
+    out.print(table)
+    for sentence in dict.fromkeys(sentence for row in rows for sentence in row["get"]):
+        out.print(sentence, soft_wrap=True)
     return 0
 
 

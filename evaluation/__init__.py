@@ -17,8 +17,10 @@ from agentgym_suite.evaluation.intervals import Interval, task_bootstrap, wilson
 from agentgym_suite.evaluation.open_suites import OpenSuite, ad_hoc_suite, open_suite
 from agentgym_suite.evaluation.results import EnvResults, RunResults
 from agentgym_suite.evaluation.settings import AgentSpec, OnProgress, RunOptions, named_agent
+from agentgym_suite.evaluation.suite_unions import SuiteUnion, load_union
 from agentgym_suite.evaluation.suites import EnvEntry, Suite, episode_seed, load_suite
 from agentgym_suite.evaluation.tables import failure_sentences
+from agentgym_suite.evaluation.union_runs import open_union, run_union
 
 __all__ = [
     "AgentSpec",
@@ -29,11 +31,15 @@ __all__ = [
     "RunOptions",
     "RunResults",
     "Suite",
+    "SuiteUnion",
     "ad_hoc_suite",
     "episode_seed",
     "load_suite",
+    "load_union",
     "open_suite",
+    "open_union",
     "run",
+    "run_union",
     "task_bootstrap",
     "wilson",
 ]
@@ -59,7 +65,7 @@ def run(
         suite: a suite, its id, the path of its TOML file, or an opened one (``ad_hoc_suite``).
         agent: an agent, or the name of one.
         out: the run's directory; records, results and reports are written there.
-        data: environment id -> path of its official files; embedded worlds without.
+        data: environment or data set -> path of its official files; embedded worlds without.
         allow_missing: play what the data hold of the suite; such a run is not rankable.
         options: concurrency, timeouts, retries, resuming.
         on_progress: called after every episode with the count, the score and the time left.

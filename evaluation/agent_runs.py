@@ -39,11 +39,20 @@ def run_agents(
     *,
     options: RunOptions | None = None,
     on_progress: OnProgress | None = None,
+    stop: Stop | None = None,
 ) -> AgentRuns:
     """Run each agent and write the reports.
 
     One agent's run lies in ``out`` itself; the runs of several lie in folders of their names,
     each with a report of its own, and the report of all of them in ``out``.
+
+    Args:
+        opened: the suite.
+        agents: the agents.
+        out: the folder.
+        options: how to carry the runs out.
+        on_progress: called after every episode.
+        stop: set to end the runs early; of several calls that share it, one signal ends all.
 
     Raises:
         UsageError: no agent, or the same one twice.
@@ -51,7 +60,7 @@ def run_agents(
     """
     folders = run_folders(out, [agent.name for agent in agents])
     _refuse_mixture(out, folders)
-    stop = Stop()
+    stop = stop or Stop()
     done = []
     for agent, folder in zip(agents, folders, strict=True):
         if stop.requested:

@@ -18,6 +18,7 @@ from agentgym_suite.arguments import key_value, settings, shown
 from agentgym_suite.console import console
 from agentgym_suite.errors import UsageError
 from agentgym_suite.evaluation.agent_runs import AgentRuns, folder_name, run_agents
+from agentgym_suite.evaluation.leaderboard_cli import register_leaderboard
 from agentgym_suite.evaluation.open_suites import OpenSuite, ad_hoc_suite, open_suite
 from agentgym_suite.evaluation.report import write_report
 from agentgym_suite.evaluation.run_directory import RESULTS, write_derived
@@ -25,15 +26,21 @@ from agentgym_suite.evaluation.runner import cluster
 from agentgym_suite.evaluation.scored_runs import ScoredRun, find_runs, load_runs
 from agentgym_suite.evaluation.scoring import results_bytes
 from agentgym_suite.evaluation.settings import AgentSpec, Runner, RunOptions, named_agent
-from agentgym_suite.evaluation.suites import load_suite, shipped_suites
+from agentgym_suite.evaluation.suite_unions import load_union, shipped_unions
+from agentgym_suite.evaluation.suites import load_suite
 from agentgym_suite.evaluation.tables import failure_sentences
 from agentgym_suite.evaluation.terminal import leaderboard, live_bars
+from agentgym_suite.evaluation.union_runs import open_union, run_union
+from agentgym_suite.evaluation.union_tables import union_table
+from agentgym_suite.evaluation.verify_cli import register_verify
 from agentgym_suite.spaces import without_surrogates
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the ``evaluate`` and ``report`` commands."""
+    """Add the ``evaluate``, ``report``, ``verify`` and ``leaderboard`` commands."""
     _register_evaluate(commands)
+    register_verify(commands)
+    register_leaderboard(commands)
     parser = commands.add_parser("report", help="write the report of finished runs again")
     parser.add_argument("folder", metavar="DIR", help="a run, or a folder of nothing but runs")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
@@ -48,15 +55,18 @@ def _register_evaluate(commands: argparse._SubParsersAction[argparse.ArgumentPar
         "The same command in the same directory goes on where it was stopped.",
     )
     what = parser.add_mutually_exclusive_group(required=True)
-    suites = ", ".join(shipped_suites())
-    what.add_argument("--suite", metavar="ID|FILE", help=f"a suite ({suites}) or its TOML file")
+    what.add_argument(
+        "--suite",
+        metavar="ID|FILE",
+        help="a suite or a union of suites, see `agentgym-suite list --suites`, or its TOML file",
+    )
     what.add_argument("--env", metavar="ID", help="one environment, ad hoc; not rankable")
     parser.add_argument(
         "--data",
         metavar="ENV=PATH",
         action="append",
         default=[],
-        help="official files of an environment; without, its embedded world is played",
+        help="official files of an environment or data set; without, its embedded world is played",
     )
     parser.add_argument(
         "--tasks", metavar="ID", nargs="+", default=[], help="only these tasks; not rankable"
@@ -147,6 +157,8 @@ def _evaluate(args: argparse.Namespace) -> int:
     agents = _agents(args.agent)
     options = _options(args)
     err = console(stderr=True)
+    if args.suite in shipped_unions():
+        return _evaluate_union(args, agents, out, options)
     with cluster(options):  # first: a cluster that is not there is known before worlds are built
         with err.status(Text(f"Preparing {args.suite or args.env} …")):
             opened = _opened(args)
@@ -159,6 +171,35 @@ def _evaluate(args: argparse.Namespace) -> int:
     if not args.json:
         _print_remarks(done, opened, err)
     return 0 if done.complete else 1
+
+
+def _evaluate_union(
+    args: argparse.Namespace, agents: list[AgentSpec], out: Path | None, options: RunOptions
+) -> int:
+    if args.tasks or args.split is not None or args.set:
+        raise UsageError(f"--tasks, --split and --set go with one suite; {args.suite} is a union")
+    err = console(stderr=True)
+    with cluster(options):
+        with err.status(Text(f"Preparing {args.suite} …")):
+            union = load_union(args.suite).part(episodes=args.episodes, trials=args.trials)
+            opened = open_union(union, _data(args), allow_missing=args.allow_missing)
+        names = "+".join(folder_name(agent.name) for agent in agents)
+        folder = Path("runs") / f"{args.suite}-{names}" if out is None else out
+        with live_bars(err) as on_progress:
+            done = run_union(opened, agents, folder, options=options, on_progress=on_progress)
+    screen = console()
+    if args.json:
+        screen.out(json.dumps(done.results.as_dict(), sort_keys=True), highlight=False)
+    else:
+        screen.print(union_table(done.results))
+        screen.print(f"report: {without_surrogates(str(done.report))}", soft_wrap=True)
+        for sentence in dict.fromkeys(opened.absent.values()):
+            err.print(sentence, soft_wrap=True)
+    return 0 if done.complete else 1
+
+
+def _data(args: argparse.Namespace) -> dict[str, str]:
+    return dict(key_value(text, "--data") for text in args.data)
 
 
 def _options(args: argparse.Namespace) -> RunOptions:
@@ -211,7 +252,7 @@ def _report(args: argparse.Namespace) -> int:
 
 
 def _opened(args: argparse.Namespace) -> OpenSuite:
-    data = dict(key_value(text, "--data") for text in args.data)
+    data = _data(args)
     if args.suite:
         if args.split is not None or args.set:
             raise UsageError("--split and --set go with --env; a suite has its own")

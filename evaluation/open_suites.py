@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,9 +15,10 @@ from typing import Any
 
 import gymnasium as gym
 
-from agentgym_suite.arguments import shown
-from agentgym_suite.errors import MissingExtra, UnknownTask, UsageError
-from agentgym_suite.evaluation.suites import EnvEntry, Suite, check_entry, shown_ids
+from agentgym_suite.errors import DataMissing, MissingExtra, UsageError
+from agentgym_suite.evaluation.missing_data import absent_data, data_of, refuse_stray_data
+from agentgym_suite.evaluation.suite_fit import fit
+from agentgym_suite.evaluation.suites import EnvEntry, Suite, check_entry
 from agentgym_suite.game import game_of
 from agentgym_suite.making import make_environment
 from agentgym_suite.spaces import without_surrogates
@@ -97,24 +97,27 @@ def open_suite(suite: Suite, data: Mapping[str, str], *, allow_missing: bool) ->
 
     Args:
         suite: the suite.
-        data: environment id -> path of its official files.
+        data: data set or environment -> path of its official files; data sets that are in the
+            data home need none.
         allow_missing: play what is there instead of refusing when tasks are missing.
 
     Raises:
+        DataMissing: the data that the suite needs are absent; the sentence says how to get them.
         UsageError: data for an environment that the suite lacks, no environment at all, or
-            data that does not fit the suite.
+            data that do not fit the suite.
     """
-    stray = sorted(set(data) - {entry.id for entry in suite.envs})
-    if stray:
-        names = ", ".join(entry.id for entry in suite.envs)
-        raise UsageError(f"data is given for {shown(stray[0])}; suite {suite.id} has {names}")
+    refuse_stray_data([suite], data, f"suite {suite.id}")
+    lacking = absent_data(suite, data)
+    if lacking:
+        sentences = "; ".join(one.sentence for one in lacking)
+        raise DataMissing(f"suite {suite.id} cannot be played: {sentences}")
     environments, absent = [], []
     for entry in suite.envs:
         if entry.id not in gym.registry:
             absent.append(f"{entry.id} is not installed")
             continue
         try:
-            environments.append(open_environment(entry, data.get(entry.id)))
+            environments.append(open_environment(entry, data_of(entry, data)))
         except MissingExtra as error:
             absent.append(f"{entry.id} is not installed: {error}")
     if not environments:
@@ -122,7 +125,9 @@ def open_suite(suite: Suite, data: Mapping[str, str], *, allow_missing: bool) ->
     checked, departures = [], absent
     for environment in environments:
         _check_primary(suite, environment)
-        entry, faults = _fit(environment.entry, environment.tasks, suite.id, allow_missing)
+        entry, faults = fit(
+            environment.entry, environment.tasks, suite.id, allow_missing=allow_missing
+        )
         checked.append(replace(environment, entry=entry))
         departures += faults
     entries = tuple(environment.entry for environment in checked)
@@ -213,31 +218,6 @@ def measuring_split(tasks: TaskSet) -> str:
     return next((name for name in _MEASURING if name in filled), filled[-1])
 
 
-def _fit(
-    entry: EnvEntry, tasks: TaskSet, suite_id: str, allow_missing: bool
-) -> tuple[EnvEntry, list[str]]:
-    """The entry reduced to what its data hold, and in what the data do not fit it."""
-    there = [task for task in entry.tasks if _is_task(tasks, task)]
-    missing = [task for task in entry.tasks if not _is_task(tasks, task)]
-    faults = []
-    if missing:
-        faults.append(
-            f"{len(missing)} of {len(entry.tasks)} tasks of {entry.id} are missing in the data: "
-            + shown_ids(missing)
-        )
-    if entry.data_digest not in ("any", tasks.digest):
-        faults.append(f"the data of {entry.id} have digest {tasks.digest}, not {entry.data_digest}")
-    faults += _count_faults(entry, tasks, there)
-    if faults and not allow_missing:
-        raise UsageError(
-            f"suite {suite_id} does not fit the data: {'; '.join(faults)}; give the right data, "
-            "or --allow-missing to play what is there, not rankable"
-        )
-    if not there:
-        raise UsageError(f"suite {suite_id} has no task of {entry.id} in the data; give other data")
-    return replace(entry, tasks=tuple(there)), faults
-
-
 def _check_primary(suite: Suite, environment: OpenEnvironment) -> None:
     known = ("success", "score", *environment.metrics)
     if suite.primary not in known:
@@ -245,24 +225,3 @@ def _check_primary(suite: Suite, environment: OpenEnvironment) -> None:
             f"suite {suite.id} is ordered by {suite.primary!r}, which {environment.entry.id} does "
             f"not measure; use {', '.join(known)}"
         )
-
-
-def _is_task(tasks: TaskSet, task_id: str) -> bool:
-    try:
-        # Exactly the id: a number, which resolve() takes as well, would name another task.
-        return tasks.ids[tasks.resolve(task_id)] == task_id
-    except UnknownTask:
-        return False
-
-
-def _count_faults(entry: EnvEntry, tasks: TaskSet, there: Sequence[str]) -> list[str]:
-    faults = []
-    wanted = entry.expected.get("tasks", len(entry.tasks))
-    if wanted != len(entry.tasks):
-        faults.append(f"{entry.id} lists {len(entry.tasks)} tasks and expects {wanted}")
-    families = entry.expected.get("families")
-    if families is not None:
-        found = Counter(tasks.task(tasks.resolve(task)).family for task in there)
-        if dict(found) != dict(families):
-            faults.append(f"{entry.id} has families {dict(found)}, expected {dict(families)}")
-    return faults

@@ -50,8 +50,13 @@ OBSERVATIONS = "observations.jsonl.gz"
 RESULTS = "results.json"
 MARKDOWN = "report.md"
 HTML = "report.html"
+VERIFICATION = "verification.json"
+DECLARATION = "declaration.toml"
 _LOCK = "run.lock"
-OWN_FILES = frozenset((RUN, EPISODES, ATTEMPTS, OBSERVATIONS, RESULTS, MARKDOWN, HTML, _LOCK))
+OWN_FILES = frozenset(
+    {RUN, EPISODES, ATTEMPTS, OBSERVATIONS, RESULTS, MARKDOWN, HTML}
+    | {VERIFICATION, DECLARATION, _LOCK}
+)
 
 _EPISODE_SCHEMA = json_schema(EpisodeRecord, "episode")
 _ATTEMPT_SCHEMA = json_schema(AttemptRecord, "attempt")

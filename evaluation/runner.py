@@ -216,6 +216,7 @@ class _Collector:
                 self._successes,
                 self._lost,
                 self.wall_s / now * (self._planned - done) if now else None,
+                self.run.header["suite"]["id"],
             )
         )
 

@@ -115,6 +115,7 @@ class RunProgress:
         successes: how many of them succeeded.
         lost: episodes given up after their retries.
         left_s: expected seconds to the end; None before the first episode that is played now.
+        suite: id of the suite.
     """
 
     agent: str
@@ -126,6 +127,7 @@ class RunProgress:
     successes: int = 0
     lost: int = 0
     left_s: float | None = None
+    suite: str = ""
 
 
 class Stop:

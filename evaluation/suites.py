@@ -7,32 +7,38 @@ content goes into every result, and the seed of an episode is a function of its 
 from __future__ import annotations
 
 import hashlib
-import tomllib
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from importlib.resources import files
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from agentgym_suite.arguments import shown
-from agentgym_suite.errors import DataError, DataMissing, UsageError
+from agentgym_suite.errors import DataMissing, UsageError
+from agentgym_suite.evaluation.suite_tasks import (
+    TASK_KEYS,
+    SplitTasks,
+    read_expected,
+    read_tasks,
+)
+from agentgym_suite.evaluation.toml_fields import read_toml, refuse_unknown, text_of, typed
 from agentgym_suite.files import json_digest
 from agentgym_suite.prompts import prompt_template
 
-_SUITE_KEYS = {"id", "version", "title", "env", "prompt", "metrics"}
-_EXPECTED_KEYS = {"tasks", "families"}
-_ENV_KEYS = {
+SUITES_FOLDER = Path(__file__).with_name("suites")
+_SUITE_KEYS = ("id", "version", "title", "env", "prompt", "decoding", "metrics")
+_ENV_KEYS = (
+    *TASK_KEYS,
     "id",
+    "data",
     "split",
-    "tasks",
-    "task_list",
     "trials",
     "max_steps",
     "kwargs",
     "expected",
     "data_digest",
-}
+)
 _SHOWN_IDS = 10
 
 
@@ -42,13 +48,16 @@ class EnvEntry:
 
     Attributes:
         id: Gymnasium id.
-        tasks: task ids, explicit and distinct.
+        tasks: task ids, explicit and distinct; of ``split_tasks`` () until data are opened.
         split: the split they belong to; "" leaves it to the environment.
         trials: how often each task is played.
         max_steps: horizon; None keeps the environment's own.
         kwargs: keyword arguments of the environment, beside its data.
-        expected: counts that the data must show: ``tasks``, and ``families`` by name.
+        expected: what the data must show: ``tasks``, their number; ``ids``, the digest of their
+            ids; ``prefixes`` and ``families``, tasks by the beginning of the id and by family.
         data_digest: digest the task set must have; "any" for generated data.
+        data: name of the data set that the tasks are of; "" for the embedded world.
+        split_tasks: the split that stands for the tasks; None where they are listed.
     """
 
     id: str
@@ -59,6 +68,72 @@ class EnvEntry:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     expected: Mapping[str, Any] = field(default_factory=dict)
     data_digest: str = "any"
+    data: str = ""
+    split_tasks: SplitTasks | None = None
+
+    @property
+    def count(self) -> int:
+        """How many tasks it has; of a split whose data were not opened yet, how many it expects."""
+        waits = self.split_tasks is not None and not self.tasks
+        return int(self.expected.get("tasks", 0)) if waits else len(self.tasks)
+
+    def content(self) -> dict[str, Any]:
+        """What ``Suite.content`` says of it."""
+        content: dict[str, Any] = {
+            "id": self.id,
+            "split": self.split,
+            "tasks": list(self.tasks),
+            "trials": self.trials,
+            "max_steps": self.max_steps,
+            "kwargs": dict(self.kwargs),
+            "expected": dict(self.expected),
+            "data_digest": self.data_digest,
+        }
+        if self.data:
+            content["data"] = self.data
+        if self.split_tasks is not None:
+            content["split_tasks"] = asdict(self.split_tasks)
+        return content
+
+    def part(self, tasks: Sequence[str], first: int | None, trials: int) -> EnvEntry:
+        """The entry with fewer tasks; see ``Suite.part``."""
+        if self.split_tasks is None:
+            kept = tuple(task for task in self.tasks if not tasks or task in tasks)[:first]
+            expected = self.expected if kept == self.tasks else {}
+            return replace(self, tasks=kept, trials=trials, expected=expected)
+        if tasks:  # whether the split has them is known when the data are opened
+            named = tuple(dict.fromkeys(tasks))[:first]
+            return replace(self, tasks=named, trials=trials, expected={}, split_tasks=None)
+        if first is None or first >= self.count:
+            return replace(self, trials=trials)
+        rule = replace(self.split_tasks, first=first)
+        return replace(self, trials=trials, expected={"tasks": first}, split_tasks=rule)
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """How an agent with a model samples its replies.
+
+    Attributes:
+        temperature: 0.0 takes the likeliest token.
+        top_p: share of the probability that is sampled from.
+        max_tokens: most tokens of one reply; None leaves it to the agent.
+
+    Raises:
+        UsageError: a number is out of its range.
+    """
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+    max_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.temperature < math.inf:
+            raise UsageError(f"temperature is {self.temperature}; give 0 or more")
+        if not 0 < self.top_p <= 1:
+            raise UsageError(f"top_p is {self.top_p}; give a number above 0, at most 1")
+        if self.max_tokens is not None and self.max_tokens < 1:
+            raise UsageError(f"max_tokens is {self.max_tokens}; give at least 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +148,7 @@ class Suite:
         prompt_format: prompt template of agents that take messages; "" leaves it to them.
         primary: metric that orders tables: "success", "score" or one of every environment's.
         departures: why runs of it are not rankable; empty for a suite as it was published.
+        decoding: how agents with a model sample; None leaves it to them.
     """
 
     id: str
@@ -82,38 +158,34 @@ class Suite:
     prompt_format: str = ""
     primary: str = "success"
     departures: tuple[str, ...] = ()
+    decoding: Decoding | None = None
 
     @property
     def planned(self) -> int:
         """Episodes of one run: tasks times trials, over all environments."""
-        return sum(len(entry.tasks) * entry.trials for entry in self.envs)
+        return sum(entry.count * entry.trials for entry in self.envs)
 
     def content(self) -> dict[str, Any]:
-        """Everything that defines the suite, as JSON values; task lists stand as their ids."""
-        return {
+        """Everything that defines the suite, as JSON values; task lists stand as their ids.
+
+        Settings that came with later versions stand there only where a suite has them, so that
+        other suites keep their digests.
+        """
+        content: dict[str, Any] = {
             "id": self.id,
             "version": self.version,
-            "env": [
-                {
-                    "id": entry.id,
-                    "split": entry.split,
-                    "tasks": list(entry.tasks),
-                    "trials": entry.trials,
-                    "max_steps": entry.max_steps,
-                    "kwargs": dict(entry.kwargs),
-                    "expected": dict(entry.expected),
-                    "data_digest": entry.data_digest,
-                }
-                for entry in self.envs
-            ],
+            "env": [entry.content() for entry in self.envs],
             "prompt": {"format": self.prompt_format} if self.prompt_format else {},
             "metrics": {"primary": self.primary},
         }
+        if self.decoding is not None:
+            content["decoding"] = asdict(self.decoding)
+        return content
 
     @property
     def digest(self) -> str:
-        """``sha256:`` + hex of the canonical JSON of ``content()``."""
-        return json_digest(self.content())
+        """The digest of ``content()``, see ``suite_digest``."""
+        return suite_digest(self.content())
 
     def part(
         self,
@@ -132,23 +204,30 @@ class Suite:
         Raises:
             UsageError: a task that the suite lacks, or nothing left of an environment.
         """
-        stray = sorted(set(tasks) - {task for entry in self.envs for task in entry.tasks})
-        if stray:
+        listed = {task for entry in self.envs for task in entry.tasks}
+        stray = sorted(set(tasks) - listed)
+        if stray and all(entry.split_tasks is None for entry in self.envs):
             raise UsageError(f"suite {self.id} has no task {shown_ids(stray)}; leave them out")
-        entries = []
-        for entry in self.envs:
-            kept = tuple(task for task in entry.tasks if not tasks or task in tasks)[:episodes]
-            if kept:
-                expected = {} if kept != entry.tasks else entry.expected
-                entries.append(
-                    replace(entry, tasks=kept, trials=trials or entry.trials, expected=expected)
-                )
-        if tuple(entries) == self.envs:
+        parts = [entry.part(tasks, episodes, trials or entry.trials) for entry in self.envs]
+        entries = tuple(part for part in parts if part.tasks or part.split_tasks)
+        if entries == self.envs:
             return self
         for entry in entries:
             check_entry(entry, f"suite {self.id}, {entry.id}")
         reason = "tasks or trials differ from the suite's"
-        return replace(self, envs=tuple(entries), departures=(*self.departures, reason))
+        return replace(self, envs=entries, departures=(*self.departures, reason))
+
+
+def suite_digest(content: Mapping[str, Any]) -> str:
+    """``sha256:`` + hex of the canonical JSON of a suite's content.
+
+    The ids of a split do not count, so that the suite is the same before it has seen the data.
+    """
+    entries = [
+        entry if entry.get("split_tasks") is None else {**entry, "tasks": []}
+        for entry in content["env"]
+    ]
+    return json_digest({**content, "env": entries})
 
 
 def episode_seed(suite: str, version: int, env_id: str, task_id: str, trial: int) -> int:
@@ -160,9 +239,7 @@ def episode_seed(suite: str, version: int, env_id: str, task_id: str, trial: int
 
 def shipped_suites() -> tuple[str, ...]:
     """The ids of the suites that come with the package."""
-    folder = files("agentgym_suite.evaluation").joinpath("suites")
-    names = [entry.name for entry in folder.iterdir() if entry.name.endswith(".toml")]
-    return tuple(sorted(name.removesuffix(".toml") for name in names))
+    return tuple(sorted(path.stem for path in SUITES_FOLDER.glob("*.toml")))
 
 
 def load_suite(name: str | Path) -> Suite:
@@ -177,14 +254,16 @@ def load_suite(name: str | Path) -> Suite:
         path = Path(name)
         if not path.is_file():
             raise DataMissing(f"there is no suite file {path}: check the path")
-        return parse_suite(_text_of(path), source=str(path), folder=path.parent)
+        return parse_suite(text_of(path), source=str(path), folder=path.parent)
     known = shipped_suites()
+    if (SUITES_FOLDER / "unions" / f"{text}.toml").is_file():
+        raise UsageError(f"suite {text} is a union of suites; play it with `run_union`")
     if text not in known:
         raise UsageError(
             f"suite {shown(text)} does not exist; use {', '.join(known)} or a .toml file"
         )
-    resource = files("agentgym_suite.evaluation").joinpath("suites", f"{text}.toml")
-    return parse_suite(resource.read_text("utf-8"), source=f"suite {text}")
+    toml = text_of(SUITES_FOLDER / f"{text}.toml")
+    return parse_suite(toml, source=f"suite {text}", folder=SUITES_FOLDER)
 
 
 def parse_suite(text: str, *, source: str, folder: Path | None = None) -> Suite:
@@ -198,28 +277,19 @@ def parse_suite(text: str, *, source: str, folder: Path | None = None) -> Suite:
     Raises:
         UsageError: naming what is wrong with it.
     """
-    try:
-        raw = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{source} is not TOML ({error}); correct it") from error
-    except RecursionError as error:
-        raise UsageError(f"{source} is nested too deeply; write it flat") from error
-    if "decoding" in raw:
-        raise UsageError(
-            f"{source} has [decoding], which no agent of this version obeys; leave it out and "
-            "set the decoding in the agent"
-        )
-    _refuse_unknown(raw, _SUITE_KEYS, source)
+    raw = read_toml(text, source)
+    refuse_unknown(raw, _SUITE_KEYS, source)
     suite = Suite(
-        id=_typed(raw, "id", str, source),
-        version=_typed(raw, "version", int, source),
+        id=typed(raw, "id", str, source),
+        version=typed(raw, "version", int, source),
         envs=tuple(
             _parse_entry(entry, f"{source}, [[env]] {number}", folder)
-            for number, entry in enumerate(_typed(raw, "env", list, source), 1)
+            for number, entry in enumerate(typed(raw, "env", list, source), 1)
         ),
-        title=_typed(raw, "title", str, source, ""),
+        title=typed(raw, "title", str, source, ""),
         prompt_format=_inner(raw, "prompt", "format", source, ""),
         primary=_inner(raw, "metrics", "primary", source, "success"),
+        decoding=_decoding(raw, source),
     )
     if suite.prompt_format:
         prompt_template(suite.prompt_format)
@@ -236,16 +306,19 @@ def parse_suite(text: str, *, source: str, folder: Path | None = None) -> Suite:
 def _parse_entry(raw: Any, source: str, folder: Path | None) -> EnvEntry:
     if not isinstance(raw, dict):
         raise UsageError(f"{source} is {shown(raw)}; write a table")
-    _refuse_unknown(raw, _ENV_KEYS, source)
+    refuse_unknown(raw, _ENV_KEYS, source)
+    tasks, split_tasks = read_tasks(raw, source, folder)
     entry = EnvEntry(
-        id=_typed(raw, "id", str, source),
-        tasks=_task_ids(raw, source, folder),
-        split=_typed(raw, "split", str, source, ""),
-        trials=_typed(raw, "trials", int, source, 1),
-        max_steps=_typed(raw, "max_steps", int, source, None),
-        kwargs=_typed(raw, "kwargs", dict, source, {}),
-        expected=_expected(raw, source),
-        data_digest=_typed(raw, "data_digest", str, source, "any"),
+        id=typed(raw, "id", str, source),
+        tasks=tasks,
+        split=typed(raw, "split", str, source, ""),
+        trials=typed(raw, "trials", int, source, 1),
+        max_steps=typed(raw, "max_steps", int, source, None),
+        kwargs=typed(raw, "kwargs", dict, source, {}),
+        expected=read_expected(raw, source),
+        data_digest=typed(raw, "data_digest", str, source, "any"),
+        data=typed(raw, "data", str, source, ""),
+        split_tasks=split_tasks,
     )
     check_entry(entry, source)
     return entry
@@ -255,9 +328,15 @@ def check_entry(entry: EnvEntry, source: str) -> None:
     """Check what can be checked without the data.
 
     Raises:
-        UsageError: no tasks, a duplicate task, a count below 1, or arguments that no JSON holds.
+        UsageError: no tasks, a duplicate task, a split without its name or number of tasks, a
+            count below 1, or arguments that no JSON holds.
     """
-    if not entry.tasks:
+    if entry.split_tasks is not None and not (entry.split and entry.count):
+        raise UsageError(
+            f"{source} has split_tasks without a split and its number of tasks; add split and "
+            "expected = { tasks = … }"
+        )
+    if not entry.count:
         raise UsageError(f"{source} has no tasks; list at least one task id")
     twice = [task for task, count in Counter(entry.tasks).items() if count > 1]
     if twice:
@@ -279,71 +358,26 @@ def check_entry(entry: EnvEntry, source: str) -> None:
 
 def shown_ids(ids: Sequence[str]) -> str:
     """Ids in a sentence: all of a few, the first of many with the count of the rest."""
-    shown = ", ".join(ids[:_SHOWN_IDS])
+    some = ", ".join(ids[:_SHOWN_IDS])
     rest = len(ids) - _SHOWN_IDS
-    return f"{shown} and {rest} more" if rest > 0 else shown
+    return f"{some} and {rest} more" if rest > 0 else some
 
 
-def _task_ids(raw: Mapping[str, Any], source: str, folder: Path | None) -> tuple[str, ...]:
-    if ("tasks" in raw) == ("task_list" in raw):
-        raise UsageError(f"{source} needs either tasks or task_list; give exactly one of them")
-    if "tasks" in raw:
-        tasks = _typed(raw, "tasks", list, source)
-        wrong = [task for task in tasks if not isinstance(task, str)]
-        if wrong:
-            raise UsageError(f"{source} has the task {shown(wrong[0])}; write task ids as strings")
-        return tuple(tasks)
-    name = _typed(raw, "task_list", str, source)
-    path = None if folder is None else folder / name
-    if path is None or not path.is_file():
-        raise UsageError(
-            f"{source} names the task list {name!r}, which is not there; add that file"
-        )
-    lines = (line.strip() for line in _text_of(path).splitlines())
-    return tuple(line for line in lines if line and not line.startswith("#"))
-
-
-def _text_of(path: Path) -> str:
-    """The text of a file of a suite."""
-    try:
-        return path.read_text("utf-8")
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8 ({error.reason}); save it as UTF-8") from error
-    except OSError as error:
-        raise DataError(f"{path} cannot be read ({error.strerror}); make it readable") from error
-
-
-def _expected(raw: Mapping[str, Any], source: str) -> dict[str, Any]:
-    expected: dict[str, Any] = _typed(raw, "expected", dict, source, {})
-    place = f"{source}, expected"
-    _refuse_unknown(expected, _EXPECTED_KEYS, place)
-    _typed(expected, "tasks", int, place, None)
-    families = _typed(expected, "families", dict, place, {})
-    for name in families:
-        _typed(families, name, int, f"{place}, families")
-    return expected
+def _decoding(raw: Mapping[str, Any], source: str) -> Decoding | None:
+    table = typed(raw, "decoding", dict, source, {})
+    place = f"{source}, [decoding]"
+    refuse_unknown(table, ("temperature", "top_p", "max_tokens"), place)
+    if not table:
+        return None
+    return Decoding(
+        temperature=typed(table, "temperature", float, place, 0.0),
+        top_p=typed(table, "top_p", float, place, 1.0),
+        max_tokens=typed(table, "max_tokens", int, place, None),
+    )
 
 
 def _inner(raw: Mapping[str, Any], table: str, key: str, source: str, default: str) -> str:
     """The one key that a table of the suite may have."""
-    inner = _typed(raw, table, dict, source, {})
-    _refuse_unknown(inner, {key}, f"{source}, [{table}]")
-    return str(_typed(inner, key, str, f"{source}, [{table}]", default))
-
-
-def _refuse_unknown(raw: Mapping[str, Any], known: set[str], source: str) -> None:
-    unknown = sorted(set(raw) - known)
-    if unknown:
-        raise UsageError(
-            f"{source} has the unknown key {shown(unknown[0])}; use {', '.join(sorted(known))}"
-        )
-
-
-def _typed(raw: Mapping[str, Any], key: str, kind: type, source: str, *default: Any) -> Any:
-    if key not in raw and default:
-        return default[0]
-    value = raw.get(key)
-    if not isinstance(value, kind) or isinstance(value, bool):
-        wanted = {str: "a string", int: "an integer", list: "a list", dict: "a table"}[kind]
-        raise UsageError(f"{source} has {key} = {shown(value)}; give {wanted}")
-    return value
+    inner = typed(raw, table, dict, source, {})
+    refuse_unknown(inner, {key}, f"{source}, [{table}]")
+    return str(typed(inner, key, str, f"{source}, [{table}]", default))

@@ -90,7 +90,7 @@ def _fitting(
 
 @contextmanager
 def live_bars(err: Console) -> Iterator[OnProgress]:
-    """A bar for each agent, with the score and the time left; yields what a run calls."""
+    """A bar for each agent and suite, with the score and the time left; yields what a run calls."""
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -98,19 +98,19 @@ def live_bars(err: Console) -> Iterator[OnProgress]:
         TextColumn("{task.fields[text]}", markup=False),
     )
     bars = Progress(*columns, console=err)
-    tasks: dict[str, TaskID] = {}
+    tasks: dict[tuple[str, str], TaskID] = {}
 
     def draw(progress: RunProgress) -> None:
-        name = progress.agent
-        if name not in tasks:
+        key = progress.suite, progress.agent
+        if key not in tasks:
             bars.start()  # only now: a run that is refused draws nothing
-            tasks[name] = bars.add_task(name, total=progress.planned, text="")
+            tasks[key] = bars.add_task(progress.agent, total=progress.planned, text="")
             if progress.resumed:
                 bars.console.print(_going_on(progress))
         bars.update(
-            tasks[name],
+            tasks[key],
             completed=progress.done,
-            description=f"{name} · {progress.env_id}",
+            description=f"{progress.agent} · {progress.env_id}",
             text=_bar_text(progress),
         )
 

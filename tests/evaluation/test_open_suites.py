@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import pytest
 
-from agentgym_suite.errors import UnknownSplit, UnknownTask, UsageError
+from agentgym_suite.errors import DataMissing, UnknownSplit, UnknownTask, UsageError
 from agentgym_suite.evaluation.open_suites import ad_hoc_suite, measuring_split, open_suite
+from agentgym_suite.evaluation.suite_tasks import SplitTasks
 from agentgym_suite.evaluation.suites import EnvEntry, Suite
 from agentgym_suite.registry import ENV_IDS
 from agentgym_suite.tasks import TaskSet
@@ -51,12 +53,76 @@ def test_what_is_there_can_be_played_but_not_ranked() -> None:
     [
         ({"expected": {"tasks": 3}}, "expects 3"),
         ({"expected": {"families": {"even": 2}}}, "families"),
+        ({"expected": {"prefixes": {"count-": 3}}}, "has 2 tasks count-…, expected 3"),
+        ({"expected": {"ids": "sha256:00"}}, "tasks of the digest sha256:.*, expected sha256:00"),
+        ({"split": "train"}, "2 of 2 tasks .* of another split than train: count-0, count-1"),
         ({"data_digest": "sha256:00"}, "digest"),
     ],
 )
 def test_data_that_do_not_fit_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         open_suite(suite(**changes), {}, allow_missing=False)
+
+
+def split_suite(expected: int, prefix: str = "count-1", split: str = "test") -> Suite:
+    rule, counts = SplitTasks(prefix), {"tasks": expected}
+    return Suite("tiny", 1, (EnvEntry(ENV, (), split, expected=counts, split_tasks=rule),))
+
+
+def test_a_split_gives_its_tasks_in_the_order_of_the_data() -> None:
+    given = split_suite(11)
+    opened = open_suite(given, {}, allow_missing=False)
+    assert opened.suite.envs[0].tasks == ("count-1", *(f"count-{n}" for n in range(10, 20)))
+    assert opened.suite.digest == opened.digest == given.digest
+    assert opened.suite.departures == ()
+    assert opened.suite.planned == given.planned == 11
+
+
+def test_a_split_that_is_not_what_was_stated_is_refused() -> None:
+    with pytest.raises(UsageError, match="lists 11 tasks and expects 12"):
+        open_suite(split_suite(12), {}, allow_missing=False)
+    opened = open_suite(split_suite(12), {}, allow_missing=True)
+    assert opened.suite.planned == 11 and opened.suite.departures
+    with pytest.raises(UnknownSplit, match="night"):
+        open_suite(split_suite(11, split="night"), {}, allow_missing=False)
+    with pytest.raises(UsageError, match="has no task"):
+        open_suite(split_suite(11, prefix="other"), {}, allow_missing=True)
+
+
+def test_a_part_of_a_split_is_its_first_tasks_or_named_ones() -> None:
+    first = open_suite(split_suite(11).part(episodes=2), {}, allow_missing=False).suite
+    assert first.envs[0].tasks == ("count-1", "count-10") and first.departures
+    named = open_suite(split_suite(11).part(tasks=["count-12"]), {}, allow_missing=False).suite
+    assert named.envs[0].tasks == ("count-12",) and named.departures
+    with pytest.raises(UsageError, match="missing in the data: count-99"):
+        open_suite(split_suite(11).part(tasks=["count-99"]), {}, allow_missing=False)
+
+
+@pytest.mark.usefixtures("fresh_home")
+def test_absent_data_are_told_with_the_command_that_gets_them() -> None:
+    known = "musique for Counting-v0; get it with `agentgym-suite data download musique`"
+    with pytest.raises(DataMissing, match=f"data absent: {known}"):
+        open_suite(suite(data="musique"), {}, allow_missing=True)
+    with pytest.raises(DataMissing, match="get it with `--data Counting-v0=PATH`"):
+        open_suite(suite(data="abacus"), {}, allow_missing=False)
+
+
+def test_data_are_given_for_the_data_set_or_for_the_environment() -> None:
+    for name in (ENV, "abacus"):
+        opened = open_suite(suite(data="abacus"), {name: "x"}, allow_missing=False)
+        assert opened.environments[0].data == "x"
+    both = open_suite(suite(data="abacus"), {ENV: "x", "abacus": "y"}, allow_missing=False)
+    assert both.environments[0].data == "y"
+    with pytest.raises(UsageError, match="'beads'; suite tiny has Counting-v0, abacus"):
+        open_suite(suite(data="abacus"), {"beads": "x"}, allow_missing=False)
+
+
+def test_a_data_set_of_the_data_home_needs_no_path(fresh_home: Path) -> None:
+    folder = fresh_home / ENV / "abacus"
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_text("{}")
+    opened = open_suite(suite(data="abacus"), {}, allow_missing=False)
+    assert opened.environments[0].data == str(folder)
 
 
 def test_an_environment_of_somebody_else_is_named() -> None:

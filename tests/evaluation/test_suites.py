@@ -5,13 +5,18 @@ from pathlib import Path
 import pytest
 
 from agentgym_suite.errors import DataError, DataMissing, UsageError
+from agentgym_suite.evaluation.suite_tasks import ids_digest
 from agentgym_suite.evaluation.suites import (
+    SUITES_FOLDER,
+    Decoding,
+    Suite,
     episode_seed,
     load_suite,
     parse_suite,
     shipped_suites,
 )
 
+TASKS = 'tasks = ["count-0", "count-1"]'
 TOML = """
 id = "tiny"
 version = 3
@@ -24,7 +29,7 @@ max_steps = 5
 """
 
 
-def parse(text: str) -> object:
+def parse(text: str) -> Suite:
     return parse_suite(text, source="the test")
 
 
@@ -64,6 +69,31 @@ def test_the_digest_follows_content_not_layout() -> None:
         assert parse_suite(TOML.replace(old, new), source="c").digest != suite.digest
 
 
+def test_a_suite_says_how_models_sample() -> None:
+    suite = parse(TOML + "[decoding]\ntemperature = 1\nmax_tokens = 64\n")
+    assert suite.decoding == Decoding(temperature=1.0, top_p=1.0, max_tokens=64)
+    assert suite.digest != parse(TOML).digest
+    assert parse(TOML).decoding is None and "decoding" not in parse(TOML).content()
+
+
+def test_a_range_equals_its_ids() -> None:
+    ranged = parse(TOML.replace(TASKS, 'task_range = { prefix = "count", count = 2 }'))
+    assert ranged.digest == parse(TOML).digest
+    assert ranged.envs[0].tasks == ("count-0", "count-1")
+
+
+def test_a_split_stands_for_tasks_that_are_not_known_yet() -> None:
+    text = TOML.replace(TASKS, 'split_tasks = "count-"\nexpected = { tasks = 30 }')
+    suite = parse(text)
+    assert (suite.envs[0].tasks, suite.planned) == ((), 60)
+    assert suite.part(trials=1).planned == 30
+    assert suite.part(episodes=4).planned == 8 and suite.part(episodes=30) is suite
+    assert suite.part(tasks=["count-7"], trials=1).envs[0].tasks == ("count-7",)
+    digests = {one.digest for one in (suite, suite.part(episodes=4), suite.part(trials=1))}
+    assert len(digests) == 3
+    assert parse(text.replace("count-", "other-")).digest not in digests
+
+
 def test_a_task_list_file_equals_its_ids(tmp_path: Path) -> None:
     (tmp_path / "ids.txt").write_text("# the list\ncount-0\n\ncount-1\n")
     path = tmp_path / "tiny.toml"
@@ -84,9 +114,20 @@ def test_a_task_list_file_equals_its_ids(tmp_path: Path) -> None:
         ('tasks = ["count-0", "count-1"]', "tasks = [1]", "strings"),
         ('tasks = ["count-0", "count-1"]', "", "task_list"),
         ('tasks = ["count-0", "count-1"]', 'task_list = "none.txt"', "none.txt"),
+        (TASKS, 'task_range = { prefix = "count" }', "task_range has count"),
+        (TASKS, 'task_range = { prefix = "count", count = 0 }', "no tasks"),
+        (TASKS, "task_range = { first = 0, count = 2 }", "task_range.*'first'.*prefix"),
+        (TASKS, "split_tasks = true", "split_tasks = True; give a string"),
+        (TASKS, 'split_tasks = "count"', r"split_tasks without.*expected = \{ tasks"),
+        (TASKS, f'{TASKS}\nsplit_tasks = "count"', "exactly one"),
         ("[[env]]", "[env]", "env"),
         ("id =", "id", "TOML"),
-        ("[[env]]", "[decoding]\ntemperature = 0.0\n[[env]]", "decoding"),
+        ("[[env]]", "[decoding]\nbeams = 4\n[[env]]", r"\[decoding\].*beams.*temperature"),
+        ("[[env]]", '[decoding]\ntop_p = "1"\n[[env]]', r"\[decoding\] has top_p = '1'.*number"),
+        ("[[env]]", "[decoding]\ntemperature = -0.5\n[[env]]", "temperature is -0.5"),
+        ("[[env]]", "[decoding]\ntemperature = nan\n[[env]]", "temperature is nan"),
+        ("[[env]]", "[decoding]\ntop_p = 0\n[[env]]", "top_p is 0.0"),
+        ("[[env]]", "[decoding]\nmax_tokens = 0\n[[env]]", "max_tokens is 0"),
         ("[[env]]", '[prompt]\nformat = "sonnet"\n[[env]]', "sonnet.*compact"),
         ("[[env]]", '[prompt]\nformt = "capo"\n[[env]]', r"\[prompt\].*formt.*format"),
         ("[[env]]", '[metrics]\nprimery = "score"\n[[env]]', r"\[metrics\].*primery.*primary"),
@@ -94,6 +135,8 @@ def test_a_task_list_file_equals_its_ids(tmp_path: Path) -> None:
         ("max_steps = 5", "expected = { task = 2 }", "expected.*task.*families"),
         ("max_steps = 5", 'expected = { tasks = "2" }', "expected has tasks = '2'"),
         ("max_steps = 5", "expected = { families = 2 }", "expected has families = 2"),
+        ("max_steps = 5", "expected = { prefixes = { a = 1.5 } }", "prefixes has a = 1.5"),
+        ("max_steps = 5", "expected = { ids = 2 }", "expected has ids = 2"),
         ("max_steps = 5", "expected = { families = { a = [] } }", r"families has a = \[\]"),
         ("max_steps = 5", "kwargs = { day = 2020-01-01 }", "JSON cannot hold"),
         ("max_steps = 5", "kwargs = { share = nan }", "JSON cannot hold"),
@@ -144,6 +187,26 @@ def test_every_shipped_suite_loads() -> None:
     assert "smoke" in shipped_suites()
     for name in shipped_suites():
         assert load_suite(name).id == name
+
+
+def test_every_list_of_ids_is_the_one_that_was_stated() -> None:
+    entries = [entry for name in shipped_suites() for entry in load_suite(name).envs]
+    stated = [entry for entry in entries if "ids" in entry.expected]
+    assert len(stated) >= 14
+    for entry in stated:
+        assert entry.expected["ids"] == ids_digest(entry.tasks)
+        assert entry.expected["tasks"] == len(entry.tasks)
+    assert all("ids" in e.expected or e.split_tasks for e in entries if e.data)
+
+
+def test_every_list_of_ids_bears_the_canary_and_is_used() -> None:
+    lists = {path.name: path.read_text("utf-8") for path in (SUITES_FOLDER / "lists").iterdir()}
+    suites = "".join(path.read_text("utf-8") for path in SUITES_FOLDER.glob("*.toml"))
+    for name, text in lists.items():
+        assert text.splitlines()[1].startswith("# canary a8c6f3d2-5b0e-4c7a-9f41-6e2d7b90c5e1"), (
+            name
+        )
+        assert f'"lists/{name}"' in suites, name
 
 
 def test_a_part_keeps_the_seeds_and_is_not_rankable() -> None:

@@ -1,0 +1,126 @@
+"""The metric that a leaderboard is ordered by: its value of every task, from a run's records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentgym_suite.evaluation.comparisons import mcnemar_exact, sign_flip
+from agentgym_suite.evaluation.episode_keys import EpisodeKey, key_of, planned_keys
+from agentgym_suite.evaluation.intervals import (
+    Interval,
+    macro_interval,
+    success_interval,
+    task_bootstrap,
+    task_means,
+)
+from agentgym_suite.evaluation.run_directory import EPISODES, read_records
+
+BENCHMARK_METRICS: Mapping[str, str] = {"MultiHopQA-v0": "em", "PaperSearch-v0": "f1_all"}
+"""What the benchmarks of an environment are ordered by where that is not success."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnvValues:
+    """One environment of a complete run.
+
+    Attributes:
+        metric: "success", "score" or one of the environment's metrics.
+        trials: its value in every trial of every task, in the suite's order.
+    """
+
+    metric: str
+    trials: tuple[tuple[float, ...], ...]
+
+    @property
+    def means(self) -> NDArray[np.float64]:
+        """The value of each task, the mean of its trials; shape (tasks,)."""
+        return task_means(self.trials)
+
+    @property
+    def binary(self) -> bool:
+        """Whether each task has one trial that is either right or wrong."""
+        return all(len(values) == 1 and values[0] in (0.0, 1.0) for values in self.trials)
+
+    @property
+    def interval(self) -> Interval:
+        """The mean over the tasks with its interval."""
+        if self.metric == "success":
+            return success_interval(self.trials)
+        return task_bootstrap(self.means)
+
+
+def primary_metric(suite_metric: str, env_id: str) -> str:
+    """The metric of one environment in a suite.
+
+    Args:
+        suite_metric: the suite's own; "success" means each benchmark's usual one.
+        env_id: the environment.
+    """
+    if suite_metric != "success":
+        return suite_metric
+    return BENCHMARK_METRICS.get(env_id, "success")
+
+
+def primary_values(folder: Path, header: Mapping[str, Any]) -> dict[str, EnvValues]:
+    """The values of every environment of a complete run, in the suite's order."""
+    content = header["suite"]["content"]
+    metrics = {
+        entry["id"]: primary_metric(content["metrics"]["primary"], entry["id"])
+        for entry in content["env"]
+    }
+    values: dict[EpisodeKey, float] = {}
+    for record in read_records(folder / EPISODES):
+        key = key_of(record)
+        values[key] = _value(record, metrics[key.env_id])
+    found = {}
+    for entry in content["env"]:
+        by_task: dict[str, list[float]] = {}
+        for key in planned_keys(entry):
+            by_task.setdefault(key.task_id, []).append(values[key])
+        found[entry["id"]] = EnvValues(metrics[entry["id"]], tuple(map(tuple, by_task.values())))
+    return found
+
+
+def macro(values: Mapping[str, EnvValues]) -> Interval:
+    """The mean over the environments, each weighing the same."""
+    each = list(values.values())
+    return each[0].interval if len(each) == 1 else macro_interval([one.means for one in each])
+
+
+def paired_p(one: Mapping[str, EnvValues], other: Mapping[str, EnvValues]) -> tuple[float, str]:
+    """The paired test of two runs of one suite, and its name.
+
+    McNemar's exact test for one right-or-wrong trial a task of one environment; else the
+    sign-flip test of the difference of the macro means, each environment weighing the same.
+    """
+    (first, *more), (second, *_) = one.values(), other.values()
+    if not more and first.binary and second.binary:
+        difference = first.means - second.means
+        wins, losses = int((difference > 0).sum()), int((difference < 0).sum())
+        return mcnemar_exact(wins, losses), "mcnemar"
+    tasks = sum(len(values.trials) for values in one.values())
+    differences: list[float] = []
+    for env_id, values in one.items():
+        weight = tasks / (len(one) * len(values.trials))
+        differences += list(weight * (values.means - other[env_id].means))
+    return sign_flip(differences), "sign-flip"
+
+
+def _value(record: Mapping[str, Any], metric: str) -> float:
+    """The metric of an episode; 0 for one that broke before its first observation."""
+    if metric == "success":
+        return float(record["success"])
+    if metric == "score":
+        return float(record["score"] or 0.0)
+    return float(record["metrics"].get(metric) or 0.0)
+
+
+def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and sample deviation (n-1) over trainings: what varies between seeds, no interval."""
+    return float(np.mean(values)), float(np.std(values, ddof=1))

@@ -1,0 +1,225 @@
+"""The results of a union of suites: those of each member, and their means.
+
+Every member weighs the same in a mean, whatever its size; the interval resamples tasks within
+each of them (section 8.7 of the evaluation specification).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentgym_suite.evaluation.episode_keys import key_of, planned_keys
+from agentgym_suite.evaluation.intervals import Interval, macro_interval, no_interval, task_means
+from agentgym_suite.evaluation.run_directory import EPISODES, read_records
+from agentgym_suite.evaluation.scored_runs import ScoredRun
+from agentgym_suite.evaluation.suite_unions import SuiteUnion
+from agentgym_suite.evaluation.suites import Suite
+
+UNION_SCHEMA_VERSION = 1
+_DECIMALS = 12
+MemberStatus = Literal["complete", "incomplete", "not played", "data absent"]
+
+
+class Means(NamedTuple):
+    """Primary metric, success and score, each with its interval."""
+
+    primary: Interval
+    success: Interval
+    score: Interval
+
+
+@dataclass(frozen=True, slots=True)
+class MemberResults:
+    """One agent on one member.
+
+    Attributes:
+        suite: the suite's id.
+        version: its version.
+        digest: digest of the suite as it is in the union.
+        status: how far the run is.
+        reason: why there is no run; "" where there is one.
+        planned: episodes of the run.
+        finished: finished ones.
+        metric: the suite's primary metric.
+        means: means over the suite's environments; without estimates unless complete.
+    """
+
+    suite: str
+    version: int
+    digest: str
+    status: MemberStatus
+    reason: str
+    planned: int
+    finished: int
+    metric: str
+    means: Means
+
+
+@dataclass(frozen=True, slots=True)
+class UnionRow:
+    """One agent on a union.
+
+    Attributes:
+        agent: its name.
+        members: its results, in the union's order.
+        covered: how many members the means are over: those whose data are here.
+        means: means over these members; without estimates unless all of them are complete.
+        rankable: whether nothing in the runs themselves speaks against ranking it.
+        not_rankable_reasons: what does; every member whose data are absent is one.
+    """
+
+    agent: str
+    members: tuple[MemberResults, ...]
+    covered: int
+    means: Means
+    rankable: bool
+    not_rankable_reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UnionResults:
+    """The results of several agents on a union, best first."""
+
+    schema_version: int
+    id: str
+    version: int
+    digest: str
+    title: str
+    rows: tuple[UnionRow, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The results as JSON values, floats rounded to 12 decimals."""
+        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+
+
+def summarise(
+    union: SuiteUnion,
+    agents: Sequence[str],
+    runs: Mapping[str, Sequence[ScoredRun]],
+    absent: Mapping[str, str],
+) -> UnionResults:
+    """The results of agents on a union.
+
+    Args:
+        union: the union.
+        agents: the agents' names.
+        runs: suite -> its runs.
+        absent: suite -> why its data are not here.
+    """
+    rows = [
+        _row(union, agent, {r.results.suite.id: r for r in _of(agent, runs)}, absent)
+        for agent in agents
+    ]
+    rows.sort(key=lambda r: (r.means.primary.estimate is None, -(r.means.primary.estimate or 0.0)))
+    return UnionResults(
+        UNION_SCHEMA_VERSION, union.id, union.version, union.digest, union.title, tuple(rows)
+    )
+
+
+def _of(agent: str, runs: Mapping[str, Sequence[ScoredRun]]) -> list[ScoredRun]:
+    return [run for several in runs.values() for run in several if run.agent == agent]
+
+
+def _row(
+    union: SuiteUnion, agent: str, runs: Mapping[str, ScoredRun], absent: Mapping[str, str]
+) -> UnionRow:
+    columns = {
+        name: _columns(run) for name, run in runs.items() if run.results.status == "complete"
+    }
+    members = tuple(
+        _member(suite, runs.get(suite.id), absent.get(suite.id), columns.get(suite.id))
+        for suite in union.members
+    )
+    reasons = []
+    for member in members:
+        run = runs.get(member.suite)
+        told = [member.status] if run is None else run.results.not_rankable_reasons
+        reasons += [f"{member.suite}: {reason}" for reason in told]
+    here = [member for member in members if member.status != "data absent"]
+    lacking = [member.suite for member in here if member.status != "complete"]
+    means = (
+        _no_means(f"incomplete: {', '.join(lacking)}")
+        if lacking
+        else _means([column for member in here for column in columns[member.suite]])
+    )
+    return UnionRow(agent, members, len(here), means, not reasons, tuple(reasons))
+
+
+def _member(
+    suite: Suite,
+    run: ScoredRun | None,
+    absent: str | None,
+    columns: Sequence[NDArray[np.float64]] | None,
+) -> MemberResults:
+    status: MemberStatus
+    if run is None:
+        status = "not played" if absent is None else "data absent"
+    else:
+        status = run.results.status
+    return MemberResults(
+        suite=suite.id,
+        version=suite.version,
+        digest=suite.digest,
+        status=status,
+        reason="" if run is not None else absent or "the command was stopped before it",
+        planned=suite.planned if run is None else run.results.planned,
+        finished=0 if run is None else run.results.finished,
+        metric=suite.primary,
+        means=_no_means(status) if run is None or columns is None else _own_means(run, columns),
+    )
+
+
+def _own_means(run: ScoredRun, columns: Sequence[NDArray[np.float64]]) -> Means:
+    """Of a suite of one environment exactly what its own results say."""
+    results = run.results
+    if len(results.envs) > 1:
+        return Means(_means(columns).primary, results.macro.success, results.macro.score)
+    env = next(iter(results.envs.values()))
+    return Means(env.primary(results.suite.primary), env.success, env.score)
+
+
+def _means(columns: Sequence[NDArray[np.float64]]) -> Means:
+    return Means(*(macro_interval([column[:, i] for column in columns]) for i in range(3)))
+
+
+def _no_means(reason: str) -> Means:
+    return Means(*[no_interval(reason)] * 3)
+
+
+def _columns(run: ScoredRun) -> list[NDArray[np.float64]]:
+    """Of each environment of a complete run one row a task: primary metric, success, score."""
+    metric = run.results.suite.primary
+    values = {}
+    for record in read_records(run.folder / EPISODES):
+        score, success = record["score"] or 0.0, float(record["success"])
+        named = {"score": score, "success": success}
+        primary = named[metric] if metric in named else record["metrics"].get(metric) or 0.0
+        values[key_of(record)] = (primary, success, score)
+    columns = []
+    for entry in run.header["suite"]["content"]["env"]:
+        by_task: dict[str, list[tuple[float, ...]]] = {}
+        for key in planned_keys(entry):
+            by_task.setdefault(key.task_id, []).append(values[key])
+        three = ([[v[i] for v in trials] for trials in by_task.values()] for i in range(3))
+        columns.append(np.stack([task_means(trials) for trials in three], axis=1))
+    return columns
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Interval):
+        estimate, low, high, method, n = value
+        return _plain({"est": estimate, "low": low, "high": high, "method": method, "n": n})
+    if isinstance(value, Means):
+        return _plain(value._asdict())
+    if isinstance(value, MemberResults | UnionRow):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return round(value, _DECIMALS) + 0.0 if isinstance(value, float) else value
