@@ -12,7 +12,20 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 OUTER = ("indexes", "servers", "trainers", "evaluation")
-KEPT = {".md", ".txt", ".csv", ".pddl", ".twl2", ".py", ".toml", ".html", ".css", ".json", ".typed", ".js"}
+KEPT = {
+    ".md",
+    ".txt",
+    ".csv",
+    ".pddl",
+    ".twl2",
+    ".py",
+    ".toml",
+    ".html",
+    ".css",
+    ".json",
+    ".typed",
+    ".js",
+}
 
 
 def tree_files() -> set[str]:
