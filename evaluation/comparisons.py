@@ -35,8 +35,8 @@ def mcnemar_exact(b: int, c: int) -> float:
     n = b + c
     if b == c:
         return 1.0
-    tail = sum(math.comb(n, i) for i in range(min(b, c) + 1))
-    return min(1.0, 2 * tail / 2**n)
+    tail: int = sum(math.comb(n, i) for i in range(min(b, c) + 1))
+    return min(1.0, float(2 * tail / 2**n))
 
 
 def sign_flip(differences: ArrayLike, seed: int = 0) -> float:
