@@ -24,6 +24,7 @@ sentence: what, the value, what to do.
      |       +- SessionExpired           the lease ran out
      |       +- StepTimeout              the step took longer than the server allows
      |       +- ServerUnreachable        no usable answer within the retries
+     |       +- WorkerLost               the worker that plays it died or could not start
      +- RetrievalError                   a retrieval index cannot be used
      +- RunError                         an evaluation run directory cannot be used
 """
@@ -122,6 +123,10 @@ class StepTimeout(RemoteEnvError):
 
 class ServerUnreachable(RemoteEnvError):
     """No usable answer within the retries."""
+
+
+class WorkerLost(RemoteEnvError):
+    """The worker of an environment died, did not start, or could not make it."""
 
 
 class RetrievalError(AgentGymSuiteError):

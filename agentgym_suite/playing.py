@@ -27,7 +27,13 @@ from agentgym_suite.episodes import (
     Timings,
     Turn,
 )
-from agentgym_suite.errors import ContextTooLong, RemoteEnvError, StepTimeout, UsageError
+from agentgym_suite.errors import (
+    ContextTooLong,
+    RemoteEnvError,
+    StepTimeout,
+    UsageError,
+    WorkerLost,
+)
 from agentgym_suite.game import Game, game_of
 from agentgym_suite.prompts import PastStep, PromptInput, RenderedPrompt, StepPrompt
 from agentgym_suite.replies import ParsedAction, parse_reply
@@ -35,10 +41,6 @@ from agentgym_suite.rewards import PURCHASES, shape_reward
 from agentgym_suite.tasks import Task
 
 _TOLD = "told_where_it_was_raised"
-
-
-class WorkerLost(RemoteEnvError):
-    """The worker of an environment died, did not start, or could not make it."""
 
 
 class EpisodeRecorder:

@@ -17,10 +17,10 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
 from agentgym_suite.calls import ActionCodec
-from agentgym_suite.errors import AgentGymSuiteError, EnvError, UsageError
+from agentgym_suite.errors import AgentGymSuiteError, EnvError, UsageError, WorkerLost
 from agentgym_suite.game import Policy, game_of
 from agentgym_suite.making import make_environment
-from agentgym_suite.playing import WorkerLost, carry_told, told
+from agentgym_suite.playing import carry_told, told
 from agentgym_suite.spaces import UnicodeText
 from agentgym_suite.tasks import TaskSet
 from agentgym_suite.versions import suite_version

@@ -25,8 +25,7 @@ import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
 from agentgym_suite.arguments import check_count, check_number, check_seconds, shown
-from agentgym_suite.errors import MissingExtra, UsageError
-from agentgym_suite.playing import WorkerLost
+from agentgym_suite.errors import MissingExtra, UsageError, WorkerLost
 from agentgym_suite.ray_env import RayEnv, Stage
 from agentgym_suite.versions import suite_version
 

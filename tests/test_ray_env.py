@@ -15,10 +15,10 @@ import pytest
 
 from agentgym_suite.agents import agent_factory
 from agentgym_suite.episodes import EpisodeRequest, Reply, Turn
-from agentgym_suite.errors import EnvError, EpisodeNotRunning, MissingExtra, UsageError
+from agentgym_suite.errors import EnvError, EpisodeNotRunning, MissingExtra, UsageError, WorkerLost
 from agentgym_suite.game import game_of
 from agentgym_suite.making import make_environment
-from agentgym_suite.playing import WorkerLost, run_episode
+from agentgym_suite.playing import run_episode
 from agentgym_suite.ray_env import RayEnv, Stage
 from agentgym_suite.ray_pool import RayEnvPool, connected
 from tests.troubled_counting import ID, REQUESTS, collect, registered

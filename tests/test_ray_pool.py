@@ -21,10 +21,9 @@ import pytest
 import agentgym_suite
 from agentgym_suite.agents import agent_factory
 from agentgym_suite.episodes import EpisodeRequest, Reply, Turn
-from agentgym_suite.errors import UsageError
+from agentgym_suite.errors import UsageError, WorkerLost
 from agentgym_suite.game import game_of
 from agentgym_suite.making import make_environment
-from agentgym_suite.playing import WorkerLost
 from agentgym_suite.ray_env import RayEnv
 from agentgym_suite.ray_pool import RayEnvPool, connected
 from agentgym_suite.rollouts import run_episodes
