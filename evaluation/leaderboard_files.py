@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from agentgym_suite.evaluation.intervals import Interval
 from agentgym_suite.evaluation.leaderboard import Board, Leaderboard, Row
 from agentgym_suite.evaluation.pages import render, resource, source_digest
 from agentgym_suite.evaluation.reference_rows import PROVENANCES, ReferenceRow
+from agentgym_suite.evaluation.results import plain
 from agentgym_suite.evaluation.run_directory import write_derived
 from agentgym_suite.files import canonical_json, make_folder
 from agentgym_suite.spaces import without_surrogates
 
 LEADERBOARD_SCHEMA_VERSION = 1
 REFERENCE_TITLE = "Reported elsewhere, not measured here"
-_DECIMALS = 12
 
 
 def write_leaderboard(out: Path, board: Leaderboard) -> Path:
@@ -70,7 +68,7 @@ def _board_values(board: Board) -> dict[str, Any]:
         "ranked": [_row_values(row) for row in board.ranked],
         "unranked": [_row_values(row) for row in board.unranked],
         "custom": [_row_values(row) for row in board.custom],
-        "training_seeds": [_plain(row) for row in board.seeds],
+        "training_seeds": [plain(row) for row in board.seeds],
     }
 
 
@@ -88,31 +86,17 @@ def _row_values(row: Row) -> dict[str, Any]:
         "submission_type": run.submission_type,
         "status": run.results.status,
         "reasons": list(run.faults),
-        "primary": _plain(row.estimate),
+        "primary": plain(row.estimate),
         "environments": {
-            env_id: {"metric": metric, **_plain(interval)}
+            env_id: {"metric": metric, **plain(interval)}
             for env_id, (metric, interval) in (row.envs or {}).items()
         },
         "against_best": None
         if against is None
-        else {**_plain(against), "indistinguishable": against.indistinguishable},
+        else {**plain(against), "indistinguishable": against.indistinguishable},
         "verdict": None if verification is None else verification.title,
-        "declaration": _plain(row.declaration),
+        "declaration": plain(row.declaration),
     }
-
-
-def _plain(value: Any) -> Any:
-    """JSON values of typed ones."""
-    if isinstance(value, Interval):
-        estimate, low, high, method, n = value
-        return _plain({"est": estimate, "low": low, "high": high, "method": method, "n": n})
-    if is_dataclass(value) and not isinstance(value, type):
-        return _plain(asdict(value))
-    if isinstance(value, Mapping):
-        return {name: _plain(inner) for name, inner in value.items()}
-    if isinstance(value, float):
-        return round(value, _DECIMALS) + 0.0
-    return list(value) if isinstance(value, tuple) else value
 
 
 def _context(board: Leaderboard) -> dict[str, Any]:

@@ -7,27 +7,14 @@ a data block and are shown as text alone.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import jinja2
-
+from agentgym_suite.evaluation.pages import render, resource, source_digest
 from agentgym_suite.evaluation.run_directory import HTML, MARKDOWN, write_derived
 from agentgym_suite.evaluation.scored_runs import ScoredRun
-from agentgym_suite.evaluation.tables import (
-    EnvTable,
-    env_tables,
-    episodes,
-    failure_rows,
-    macro_rows,
-    number,
-    percent,
-    span,
-)
+from agentgym_suite.evaluation.tables import EnvTable, env_tables, failure_rows, macro_rows
 from agentgym_suite.evaluation.viewer import MAX_BYTES, viewer_data
 
 
@@ -52,21 +39,22 @@ def write_report(
 
 def html_report(runs: Sequence[ScoredRun], *, max_bytes: int = MAX_BYTES, seed: int = 0) -> str:
     """The page."""
-    style, script = _resource("report.css"), _resource("report.js")
+    style, script = resource("report.css"), resource("report.js")
     data = viewer_data([(run.label, run.folder) for run in runs], max_bytes=max_bytes, seed=seed)
-    return _template("report.html").render(
+    return render(
+        "report.html",
         **_context(runs),
         style=style,
         script=script,
-        style_digest=_digest(style),
-        script_digest=_digest(script),
+        style_digest=source_digest(style),
+        script_digest=source_digest(script),
         data=data,
     )
 
 
 def markdown_report(runs: Sequence[ScoredRun]) -> str:
     """The same tables as text."""
-    return _template("report.md").render(**_context(runs))
+    return render("report.md", **_context(runs))
 
 
 def _context(runs: Sequence[ScoredRun]) -> dict[str, Any]:
@@ -78,36 +66,3 @@ def _context(runs: Sequence[ScoredRun]) -> dict[str, Any]:
         "macro": macro_rows(runs) if len(tables) > 1 else [],
         "failures": failure_rows(runs),
     }
-
-
-def _template(name: str) -> jinja2.Template:
-    html = name.endswith(".html")
-    environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(_resource),
-        autoescape=html,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters.update(percent=percent, number=number, span=span, episodes=episodes)
-    if not html:
-        environment.filters["cell"] = _markdown_cell
-    return environment.get_template(name)
-
-
-def _markdown_cell(value: object) -> str:
-    """A text in a Markdown table: no line end, no column, no markup."""
-    text = " ".join(str(value).split())
-    for mark in "\\|`*_<>[]":
-        text = text.replace(mark, "\\" + mark if mark != "<" else "&lt;")
-    return text
-
-
-def _resource(name: str) -> str:
-    return files("agentgym_suite.evaluation").joinpath("templates", name).read_text("utf-8")
-
-
-def _digest(text: str) -> str:
-    """The source expression that allows exactly this inline text."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode()

@@ -199,19 +199,22 @@ class RunResults:
 
     def as_dict(self) -> dict[str, Any]:
         """The results as JSON values, floats rounded to 12 decimals."""
-        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+        return {field.name: plain(getattr(self, field.name)) for field in fields(self)}
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A typed value as JSON values, floats rounded to 12 decimals."""
     if isinstance(value, Interval):
         estimate, low, high, method, n = value
-        return _plain({"est": estimate, "low": low, "high": high, "method": method, "n": n})
+        return plain({"est": estimate, "low": low, "high": high, "method": method, "n": n})
     if is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return plain(value._asdict())
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, float):
         return round(value, _DECIMALS) + 0.0  # + 0.0: no negative zero
     return value

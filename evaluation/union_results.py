@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from agentgym_suite.evaluation.episode_keys import key_of, planned_keys
 from agentgym_suite.evaluation.intervals import Interval, macro_interval, no_interval, task_means
+from agentgym_suite.evaluation.results import plain
 from agentgym_suite.evaluation.run_directory import EPISODES, read_records
 from agentgym_suite.evaluation.scored_runs import ScoredRun
 from agentgym_suite.evaluation.suite_unions import SuiteUnion
 from agentgym_suite.evaluation.suites import Suite
 
 UNION_SCHEMA_VERSION = 1
-_DECIMALS = 12
 MemberStatus = Literal["complete", "incomplete", "not played", "data absent"]
 
 
@@ -94,7 +94,7 @@ class UnionResults:
 
     def as_dict(self) -> dict[str, Any]:
         """The results as JSON values, floats rounded to 12 decimals."""
-        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+        return {field.name: plain(getattr(self, field.name)) for field in fields(self)}
 
 
 def summarise(
@@ -208,18 +208,3 @@ def _columns(run: ScoredRun) -> list[NDArray[np.float64]]:
         three = ([[v[i] for v in trials] for trials in by_task.values()] for i in range(3))
         columns.append(np.stack([task_means(trials) for trials in three], axis=1))
     return columns
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Interval):
-        estimate, low, high, method, n = value
-        return _plain({"est": estimate, "low": low, "high": high, "method": method, "n": n})
-    if isinstance(value, Means):
-        return _plain(value._asdict())
-    if isinstance(value, MemberResults | UnionRow):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return round(value, _DECIMALS) + 0.0 if isinstance(value, float) else value
