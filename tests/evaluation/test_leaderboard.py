@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import shutil
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,8 +14,7 @@ import pytest
 
 from agentgym_suite import evaluation
 from agentgym_suite.episodes import Reply, Turn
-from agentgym_suite.errors import AgentGymSuiteError, UsageError
-from agentgym_suite.evaluation import leaderboard_cli
+from agentgym_suite.errors import UsageError
 from agentgym_suite.evaluation.admission import Candidate, candidate
 from agentgym_suite.evaluation.declarations import read_declaration
 from agentgym_suite.evaluation.leaderboard import Board, Leaderboard, build_boards
@@ -398,18 +395,9 @@ def test_json_tells_everything_of_a_row(board: Leaderboard) -> None:
 Command = Callable[[Sequence[str]], int]
 
 
-def command(argv: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser()
-    leaderboard_cli.register_leaderboard(parser.add_subparsers(required=True))
-    args = parser.parse_args(argv)
-    try:
-        return int(args.run(args))
-    except AgentGymSuiteError as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
-
-
-def test_the_command_builds_and_checks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_builds_and_checks(
+    command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run, out = play(tmp_path / "run", 30), tmp_path / "out"
     assert command(["leaderboard", "check", str(run)]) == 0
     told = capsys.readouterr().out

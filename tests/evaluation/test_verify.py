@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +14,11 @@ import pytest
 from agentgym_suite import evaluation
 from agentgym_suite.episodes import Reply, Turn
 from agentgym_suite.errors import (
-    AgentGymSuiteError,
     ContextTooLong,
     DataMissing,
     RunError,
     UsageError,
 )
-from agentgym_suite.evaluation import verify_cli
 from agentgym_suite.evaluation.open_suites import ad_hoc_suite
 from agentgym_suite.evaluation.run_directory import EPISODES, OBSERVATIONS, RESULTS, VERIFICATION
 from agentgym_suite.evaluation.run_header import RUN
@@ -43,6 +39,7 @@ from tests.alfworld.small_world import expand_official
 
 ENV = "Counting-v0"
 Keys = Sequence[str | int]
+Command = Callable[[Sequence[str]], int]
 
 
 @pytest.fixture(scope="module")
@@ -496,19 +493,8 @@ def test_processes_share_the_episodes(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ the command
 
 
-def command(argv: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser()
-    verify_cli.register_verify(parser.add_subparsers(required=True))
-    args = parser.parse_args(argv)
-    try:
-        return int(args.run(args))
-    except AgentGymSuiteError as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
-
-
 def test_the_command_says_the_verdict_and_ends_with_its_code(
-    run: Path, capsys: pytest.CaptureFixture[str]
+    command: Command, run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command(["verify", str(run)]) == 0
     assert "verified (12 of 12 episodes replayed)" in capsys.readouterr().out
@@ -527,7 +513,7 @@ def test_the_command_says_the_verdict_and_ends_with_its_code(
 
 
 def test_the_command_verifies_every_run_of_a_folder(
-    run: Path, capsys: pytest.CaptureFixture[str]
+    command: Command, run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(run, run.parent / "second")
     alter_record(run, ["steps", 0, "reward"], 0.5)
@@ -538,7 +524,7 @@ def test_the_command_verifies_every_run_of_a_folder(
 
 
 def test_an_incomplete_run_is_verified_as_far_as_it_goes(
-    counting_env: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: Command, counting_env: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     opened = ad_hoc_suite(counting_env, kwargs={"breaks": ["count-2"]}, episodes=4)
     evaluation.run(opened, "oracle", out=tmp_path, options=RunOptions(max_retries=0))
