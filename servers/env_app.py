@@ -59,7 +59,8 @@ def env_app(
 
     guarded = token is not None
     dialects = [route for name in compat for route in DIALECTS[name](host, guarded)]
-    routes = [*page_routes(), *EnvProtocol(host).routes, *dialects, *more_routes]
+    # the page last: routes are tried in order, and steps are what comes most
+    routes = [*EnvProtocol(host).routes, *dialects, *more_routes, *page_routes()]
     app = Starlette(
         routes=routes,
         lifespan=lifespan,
