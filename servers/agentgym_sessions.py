@@ -13,9 +13,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentgym_suite.env import MAX_ACTION_CHARACTERS
 from agentgym_suite.errors import UnknownTask
-from agentgym_suite.servers.env_sessions import EnvSession
+from agentgym_suite.servers.env_sessions import EnvSession, check_action
 from agentgym_suite.servers.env_specs import HORIZON_KWARG, text_env
 from agentgym_suite.servers.hosting import NO_HORIZON, EnvHost, EnvPlace
 from agentgym_suite.servers.problems import Problem
@@ -172,12 +171,7 @@ class Seats:
         Raises:
             Problem: ``too-large``, ``not-reset``, ``episode-over`` and what ``host.use`` raises.
         """
-        if len(action) > MAX_ACTION_CHARACTERS:
-            raise Problem(
-                "too-large",
-                f"the action has {len(action):,} characters; "
-                f"send at most {MAX_ACTION_CHARACTERS:,}",
-            )
+        check_action(action)
         value = seat.place.value
 
         def work() -> Turn:

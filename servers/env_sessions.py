@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import gymnasium as gym
 
+from agentgym_suite.env import MAX_ACTION_CHARACTERS
 from agentgym_suite.errors import UnknownSplit, UnknownTask, UsageError
 from agentgym_suite.servers.env_specs import Served, session_spec, tasks_page, text_env
 from agentgym_suite.servers.problems import Problem, encode_json
@@ -259,6 +260,19 @@ class EnvSession:
     def _heard(self, observation: str, info: Mapping[str, Any]) -> None:
         self.observation = observation
         self.state_hash = str(info.get("state_hash", ""))
+
+
+def check_action(action: str) -> None:
+    """Refuse an action that no environment takes.
+
+    Raises:
+        Problem: ``too-large``.
+    """
+    if len(action) > MAX_ACTION_CHARACTERS:
+        raise Problem(
+            "too-large",
+            f"the action has {len(action):,} characters; send at most {MAX_ACTION_CHARACTERS:,}",
+        )
 
 
 def _canonical(request: Mapping[str, Any]) -> str:

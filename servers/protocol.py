@@ -34,6 +34,7 @@ from agentgym_suite.servers.bodies import (
     read_object,
 )
 from agentgym_suite.servers.creations import Creations
+from agentgym_suite.servers.env_sessions import check_action
 from agentgym_suite.servers.env_specs import MOST_IDS, PROTOCOL
 from agentgym_suite.servers.hosting import EnvHost, EnvPlace
 from agentgym_suite.servers.http_metrics import metrics_response
@@ -264,12 +265,7 @@ class EnvProtocol:
         place = self._place(request)
         body = await read_object(request, STEP_FIELDS)
         episode, index, action = body["episode"], body["step_index"], body["action"]
-        if len(action) > MAX_ACTION_CHARACTERS:
-            raise Problem(
-                "too-large",
-                f"the action has {len(action):,} characters; "
-                f"send at most {MAX_ACTION_CHARACTERS:,}",
-            )
+        check_action(action)
         value = place.value
         answer, repeated = await self.host.use_or_repeat(
             place,

@@ -13,7 +13,6 @@ from typing import Any
 
 import httpx
 
-from agentgym_suite.servers.agentgym import agentgym_routes
 from agentgym_suite.servers.env_app import env_app
 from agentgym_suite.servers.env_specs import Served
 from agentgym_suite.servers.hosting import EnvHost, Limits
@@ -29,8 +28,7 @@ def serving(
 ) -> Iterator[httpx.Client]:
     """A server of some environments, loaded, in AgentGym's dialects."""
     host = EnvHost(served, limits or Limits())
-    routes = agentgym_routes(host, guarded=token is not None)
-    with running(env_app(host, token=token, more_routes=routes)) as transport:
+    with running(env_app(host, token=token, compat=["agentgym"])) as transport:
         deadline = time.monotonic() + 60
         while host.status[0] == "starting" and time.monotonic() < deadline:
             time.sleep(0.005)
