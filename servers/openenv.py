@@ -213,6 +213,8 @@ class _Seat:
                 _note(f"session {self._place.short_id}", problem)
                 answer = error_frame(*error_of(problem))
             await socket.send_text(answer)
+            # where frames wait already, nothing above would let others have their turn
+            await asyncio.sleep(0)
 
     async def _next_message(self, socket: WebSocket) -> Message:
         table = self._host.table
