@@ -23,7 +23,7 @@ from agentgym_suite.servers.problems import (
     encode_json,
 )
 
-LONGEST_NUMBER = 12  # digits in a query
+LONGEST_NUMBER = 16  # digits in a query: those of 2**53
 PASSING = frozenset({"full", "busy"})
 
 ID = Field((int,), "an id that /create gave", required=True)

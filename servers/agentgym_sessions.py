@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -18,6 +19,10 @@ from agentgym_suite.servers.env_sessions import EnvSession, check_action
 from agentgym_suite.servers.env_specs import HORIZON_KWARG, text_env
 from agentgym_suite.servers.hosting import NO_HORIZON, EnvHost, EnvPlace
 from agentgym_suite.servers.problems import Problem
+
+
+# so that numbers stay below 2**53 for ever, which every JSON reader carries exactly
+FIRST_NUMBER_BITS = 52
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +71,10 @@ class Seat:
 
 
 class Seats:
-    """The numbers of one server, from 0 on; none is given out twice.
+    """The numbers of one server, counted from a random one; none is given out twice.
+
+    Random, since clients go on posting after a restart: a server that counted from 0 would carry
+    their steps out in the sessions of others.
 
     Args:
         host: the environments and their sessions.
@@ -75,7 +83,7 @@ class Seats:
     def __init__(self, host: EnvHost) -> None:
         self._host = host
         self._seats: dict[int, Seat] = {}
-        self._next = 0
+        self._first = self._next = secrets.randbits(FIRST_NUMBER_BITS)
 
     async def open(self, env_id: str, kwargs: Mapping[str, Any]) -> int:
         """The number of a new session. Its episodes have no horizon: these clients count rounds.
@@ -194,7 +202,7 @@ class Seats:
 
     def _find(self, number: int, env_id: str) -> Seat | None:
         seat = self._seats.get(number)
-        given = 0 <= number < self._next
+        given = self._first <= number < self._next
         if not given or (seat is not None and seat.place.value.env_id != env_id):
             raise Problem(
                 "no-session", f"the id {number} was not given out for {env_id}; post /create"

@@ -158,6 +158,30 @@ def test_ids_are_never_given_out_again(http: httpx.Client) -> None:
     assert numbers == list(range(numbers[0], numbers[0] + 5))
 
 
+def test_an_id_from_before_a_restart_reaches_nobody() -> None:
+    with serving(SHOP) as http:
+        before = WebShopClient(http, "webshop").number
+    with serving(SHOP) as http:
+        after = WebShopClient(http, "webshop")
+        after.reset(0)
+        seen = after.observe()
+        for path, more in (("step", {"action": "search[x]"}), ("reset", {}), ("close", {})):
+            answer = http.post(f"/webshop/{path}", json={"env_idx": before, **more})
+            refused(answer, 404, f"the id {before} was not given out")
+        refused(http.get(f"/webshop/observation?env_idx={before}"), 404, str(before))
+        assert after.observe() == seen
+        assert before != after.number
+
+
+def test_every_id_is_a_number_that_any_json_reader_carries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("secrets.randbits", lambda bits: (1 << bits) - 1)
+    with serving(SHOP) as http:
+        client = WebShopClient(http, "webshop")
+        assert client.number == 2**52 - 1
+        assert WebShopClient(http, "webshop").number == 2**52
+        assert client.reset(0)[0] == client.observe()  # the id goes through a body and a query
+
+
 def test_a_full_server_is_a_503_until_somebody_leaves() -> None:
     with serving(SHOP, limits=Limits(max_sessions=2)) as http:
         first, second = WebShopClient(http, "webshop"), WebShopClient(http, "webshop")
@@ -166,7 +190,7 @@ def test_a_full_server_is_a_503_until_somebody_leaves() -> None:
         assert int(answer.headers["Retry-After"]) >= 1
         first.reset(0)  # those who are there play on
         second.close()
-        assert WebShopClient(http, "webshop").number == 2
+        assert WebShopClient(http, "webshop").number == first.number + 2
         with pytest.raises(Failed, match="has ended"):
             second.observe()
 

@@ -127,12 +127,14 @@ def test_a_step_whose_client_is_gone_is_played_and_told_to_the_next() -> None:
 
 def test_ended_ids_are_not_kept_for_ever() -> None:
     async def play(seats: Seats, host: EnvHost) -> None:
+        numbers = []
         for _ in range(3 * host.limits.max_sessions):
             number = await seats.open(ENV_ID, {})
+            numbers.append(number)
             host.end(seats._seats[number].place.id)  # as the reaper does
         assert len(seats._seats) <= host.limits.max_sessions
         with pytest.raises(Problem, match="has ended"):
-            async with seats.at(0, ENV_ID):
+            async with seats.at(numbers[0], ENV_ID):
                 pass
 
     with_seats(play)
