@@ -66,7 +66,7 @@ class PaperService(SearchService):
         self.figures.answered(1, time.perf_counter() - began)
         return made
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Let the threads end."""
         self._threads.pool.close()
 

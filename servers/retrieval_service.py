@@ -98,9 +98,9 @@ class RetrievalService(SearchService):
         self._ready = True
         return results
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Let the threads end; requests that still wait are not begun."""
-        self.queue.close()
+        await self.queue.close()
 
     async def _try_out(self) -> None:
         await self.queue.search(("warm up",), 1)

@@ -104,7 +104,7 @@ def search_app(
             warm_up.cancel()
             with suppress(asyncio.CancelledError):
                 await warm_up
-            service.close()
+            await service.close()
 
     handler = partial(answer_error, respond=respond)
     app = Starlette(

@@ -103,7 +103,7 @@ class SearchQueue:
         self._waiting: deque[_Request] = deque()
         self._running = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], list[_Request]] = {}
 
     @property
     def waiting(self) -> int:
@@ -142,14 +142,22 @@ class SearchQueue:
                 self._waiting.remove(request)
             raise
 
-    def close(self) -> None:
-        """Let the threads end; requests that still wait are not begun."""
+    async def close(self) -> None:
+        """Let the threads end, and return when nothing of the queue is left on the event loop.
+
+        Requests that still wait are not begun, searches that somebody waits for are answered, and
+        those that nobody waits for are left to their threads.
+        """
         for request in self._waiting:
             request.answer.set_exception(QueueFull("the queue is closed"))
         self._waiting.clear()
         if self._timer is not None:
             self._timer.cancel()
         self._pool.close()
+        for task, batch in self._tasks.items():
+            if all(request.answer.done() for request in batch):
+                task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     # ------------------------------------------------------------------- on the event loop
 
@@ -165,8 +173,8 @@ class SearchQueue:
             self._free -= 1
             self._running += len(batch)
             task = loop.create_task(self._answer(batch))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks[task] = batch
+            task.add_done_callback(self._tasks.pop)
 
     def _window_is_over(self) -> None:
         self._timer = None
@@ -230,6 +238,9 @@ class SearchQueue:
             whole = len(results) == len(queries)
             outcome = "answered" if whole else "abandoned"
             return results
+        except asyncio.CancelledError:
+            outcome = "abandoned"
+            raise
         except JobTimeout:
             outcome = "timeout"
             raise SearchTimeout(f"longer than {self.timeout_s:g} s") from None

@@ -72,7 +72,7 @@ class SearchService(ABC):
         """Search for anything."""
 
     @abstractmethod
-    def close(self) -> None:
+    async def close(self) -> None:
         """Let the threads end."""
 
     @contextmanager

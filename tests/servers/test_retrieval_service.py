@@ -195,7 +195,7 @@ def test_a_client_that_goes_away_is_not_searched_for() -> None:
         index.release.set()
         await first
         assert [queries for queries, _ in index.calls] == [(WAITS,)]
-        service.queue.close()
+        await service.queue.close()
 
     asyncio.run(asyncio.wait_for(work(), 60))
 
@@ -309,7 +309,7 @@ def test_64_clients_at_once_get_what_one_gets_serially(kind: str) -> None:
         direct = SmallIndex().retrieve(body(63, 4)["queries"], 4)
         result = httpx.Response(200, content=together[63][4]).json()["result"]
         assert ids(result) == [[f.passage.id for f in found] for found in direct]
-        service.queue.close()
+        await service.queue.close()
 
     asyncio.run(asyncio.wait_for(work(), 120))
 

@@ -64,7 +64,7 @@ def test_waiting_requests_are_searched_together_and_each_gets_its_own() -> None:
             (1, 1, "answered"), (3, 3, "answered"), (2, 3, "answered")
         ]  # fmt: skip
         assert (queue.waiting, queue.running, queue.must_wait) == (0, 0, False)
-        queue.close()
+        await queue.close()
 
     run(work())
 
@@ -78,7 +78,7 @@ def test_without_batching_every_request_is_a_call() -> None:
         index.release.set()
         await asyncio.gather(first, *tasks)
         assert [queries for queries, _ in index.calls] == [(WAITS,), ("word1",), ("word2",)]
-        queue.close()
+        await queue.close()
 
     run(work())
 
@@ -95,7 +95,7 @@ def test_a_batch_is_bounded_and_a_large_request_is_searched_in_slices() -> None:
         assert [len(queries) for queries, _ in index.calls[1:]] == [
             MOST_BATCHED, 3, MOST_SLICE, MOST_BATCHED + 9 - MOST_SLICE
         ]  # fmt: skip
-        queue.close()
+        await queue.close()
 
     run(work())
 
@@ -111,13 +111,13 @@ def test_a_window_waits_for_others_and_ends_early_when_the_batch_is_full() -> No
         assert not index.calls
         await asyncio.gather(*tasks)
         assert index.calls == [(("word1", "word2"), 3)]
-        queue.close()
+        await queue.close()
 
         endless = SearchQueue(index, batching=True, window_s=3_600)
         tasks = await begun(endless, *[(["a"], 3)] * MOST_BATCHED)
         await asyncio.gather(*tasks)
         assert len(index.calls[-1][0]) == MOST_BATCHED
-        endless.close()
+        await endless.close()
 
     run(work())
 
@@ -137,7 +137,7 @@ def test_a_full_queue_refuses_and_a_cancelled_request_makes_room() -> None:
         index.release.set()
         await asyncio.gather(first, third, fourth)
         assert [queries for queries, _ in index.calls] == [(WAITS,), ("word2",), ("word4",)]
-        queue.close()
+        await queue.close()
 
     run(work())
 
@@ -152,7 +152,7 @@ def test_a_request_that_is_cancelled_while_it_runs_frees_its_thread() -> None:
         assert queue.running == 1  # the index knows no interruption
         index.release.set()
         assert len(await queue.search(["word1"], 3)) == 1
-        queue.close()
+        await queue.close()
 
     run(work())
 
@@ -167,7 +167,7 @@ def test_a_search_beyond_its_time_ends_alone() -> None:
         assert len(await queue.search(["word1"], 3)) == 1
         assert [r.outcome for r in reports] == ["timeout", "answered"]
         index.release.set()
-        queue.close()
+        await queue.close()
 
     run(work())
 
@@ -184,7 +184,7 @@ def test_one_requests_fault_is_not_anothers() -> None:
         assert await fine == SmallIndex().retrieve(["word2"], 3)
         with pytest.raises(RetrievalError, match="gone"):
             await bad
-        queue.close()
+        await queue.close()
 
     run(work())
 
@@ -198,7 +198,7 @@ def test_an_index_that_loses_a_query_is_not_believed() -> None:
         queue = SearchQueue(Losing())
         with pytest.raises(RetrievalError, match="1 of 2 queries"):
             await queue.search(["a", "b"], 1)
-        queue.close()
+        await queue.close()
 
     run(work())
 
@@ -209,17 +209,35 @@ def test_closing_refuses_those_that_wait(caplog: pytest.LogCaptureFixture) -> No
         queue = SearchQueue(index)
         first = await held(queue, index)
         (waiting,) = await begun(queue, (["word1"], 3))
-        queue.close()
+        closing = asyncio.create_task(queue.close())
         with pytest.raises(QueueFull):
             await waiting
+        assert not closing.done()  # somebody waits for the first
         index.release.set()
-        await first
+        assert len(await first) == 1
+        await closing
         with pytest.raises(QueueFull):
             await queue.search(["word1"], 3)
 
     with caplog.at_level(logging.WARNING):
         run(work())
     assert not caplog.records
+
+
+def test_closing_leaves_no_task_of_a_search_that_nobody_waits_for() -> None:
+    async def work() -> None:
+        index = SmallIndex()
+        reports: list[SearchReport] = []
+        queue = SearchQueue(index, report=reports.append)
+        gone = await held(queue, index)
+        gone.cancel()
+        await asyncio.wait([gone])
+        await queue.close()  # with the index still at work: an event loop may end here
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        assert [report.outcome for report in reports] == ["abandoned"]
+        index.release.set()
+
+    asyncio.run(work())
 
 
 @pytest.mark.parametrize("given_up", ["timeout", "cancelled"])
@@ -246,7 +264,7 @@ def test_a_search_nobody_waits_for_stops_after_its_slice(given_up: str) -> None:
         assert [len(queries) for queries, _ in index.calls] == [MOST_SLICE, 1]
         expected = "timeout" if given_up == "timeout" else "abandoned"
         assert reports[0].outcome == expected
-        queue.close()
+        await queue.close()
 
     run(work())
 
@@ -258,7 +276,7 @@ def test_slices_are_smaller_where_many_passages_are_wanted() -> None:
         results = await queue.search(["word1", "word2", "word3"], MOST_SLICE_PASSAGES)
         assert results == SmallIndex().retrieve(["word1", "word2", "word3"], 20)
         assert [len(queries) for queries, _ in index.calls] == [1, 1, 1]
-        queue.close()
+        await queue.close()
 
     run(work())
 
@@ -276,6 +294,6 @@ def test_an_answer_too_large_is_given_up_and_is_not_anothers_fault() -> None:
         with pytest.raises(AnswerTooLarge) as told:
             await bad
         assert (told.value.queries, told.value.characters) == (MOST_SLICE, MOST_SLICE * most)
-        queue.close()
+        await queue.close()
 
     run(work())
