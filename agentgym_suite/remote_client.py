@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import random
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, ClassVar
+from typing import Any
 
 import httpx
 
@@ -85,8 +84,10 @@ class ServerProblem(Exception):
 class ServerClient:
     """One or several servers that are as good as each other.
 
-    The first asked is another one for each instance, in turn. Connections are opened at the first
-    request of a process, so that the object survives a fork.
+    Each instance asks them in an order of its own, which it draws from the system's entropy: many
+    instances spread their sessions evenly in the long run, in one process or in several, and share
+    no state. Who wants a session at a certain server gives that address alone. Connections are
+    opened at the first request of a process, so that the object survives a fork.
 
     Args:
         urls: the servers' addresses.
@@ -98,8 +99,6 @@ class ServerClient:
     Raises:
         UsageError: the address, timeout or lease is wrong.
     """
-
-    _numbers: ClassVar[Iterator[int]] = itertools.count()
 
     def __init__(
         self,
@@ -122,10 +121,9 @@ class ServerClient:
         self.lease_s = lease_s
         self._token = None if token is None else token.encode("utf-8")
         self._transport = transport
-        # the process counts as well, so that forked workers do not all begin with the same server
-        first = (os.getpid() + next(ServerClient._numbers)) % len(urls)
-        self._urls = [url.rstrip("/") for url in (*urls[first:], *urls[:first])]
         self._random = random.Random(secrets.randbits(64))
+        self._urls = [url.rstrip("/") for url in urls]
+        self._random.shuffle(self._urls)
         self._http: httpx.Client | None = None
         self._process = -1
 

@@ -152,7 +152,7 @@ def test_the_limits_over_a_port(home: Path) -> None:
             assert (expired.status_code, slug(expired)) == (410, "lease-expired")
 
 
-def test_a_family_of_ports_is_played_in_turns(home: Path) -> None:
+def test_a_family_of_ports_is_played_as_one(home: Path) -> None:
     first = neighbours()
     command = [sys.executable, "-m", "agentgym_suite", "serve", "env", "--env", ENV_ID]
     process = subprocess.Popen(
@@ -167,11 +167,11 @@ def test_a_family_of_ports_is_played_in_turns(home: Path) -> None:
         urls = [word for word in said.split() if word.startswith("http://")]
         assert len(urls) == 2
         local = gym.make(ENV_ID)
-        envs = [make_remote(ENV_ID, urls) for _ in range(4)]
+        envs = [make_remote(ENV_ID, urls) for _ in range(40)]
         for env in envs:
             assert play(env, 1) == play(local, 1)
         counts = [sessions(url) for url in urls]
-        assert counts == [2, 2]
+        assert sum(counts) == 40 and min(counts) > 0  # but once in 2**39
         for env in envs:
             env.close()
         process.send_signal(signal.SIGTERM)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from concurrent.futures import ThreadPoolExecutor
+from itertools import permutations
 
 import gymnasium as gym
 import httpx
@@ -17,27 +18,49 @@ from agentgym_suite.errors import (
     SessionLost,
     UsageError,
 )
-from agentgym_suite.remote import make_remote
+from agentgym_suite.remote import RemoteEnv, make_remote
+from agentgym_suite.remote_client import ServerClient
 from tests.servers.counting_server import ENV_ID, Hold
 from tests.servers.test_faults import listening
 
 
-def test_instances_take_turns_and_a_refusing_server_comes_last() -> None:
+def first_asking(url: str, urls: list[str]) -> RemoteEnv:
+    """An environment that asks a certain one of several servers first."""
+    while True:
+        env = make_remote(ENV_ID, urls)
+        if env._client._urls[0] == url.rstrip("/"):
+            return env
+
+
+def test_instances_spread_and_a_refusing_server_comes_last() -> None:
     with listening() as (one, first), listening() as (two, second):
         urls = [str(first.base_url), str(second.base_url)]
-        envs = [make_remote(ENV_ID, urls) for _ in range(6)]
+        envs = [make_remote(ENV_ID, urls) for _ in range(40)]
         for env in envs:
             env.reset(seed=1)
-        assert (len(one.table), len(two.table)) == (3, 3)
+        there = len(one.table)
+        assert len(two.table) == 40 - there
+        assert 0 < there < 40  # but once in 2**39
         one.drain()
         for env in envs:
             env.step("add[1]")  # sessions stay where they are
-        late = [make_remote(ENV_ID, urls) for _ in range(4)]
+        late = [first_asking(urls[0], urls), first_asking(urls[1], urls)]
         for env in late:
             env.reset(seed=1)
-        assert (len(one.table), len(two.table)) == (3, 7)
+        assert (len(one.table), len(two.table)) == (there, 40 - there + 2)
         for env in (*envs, *late):
             env.close()
+
+
+def test_every_order_of_servers_is_drawn_and_keeps_each_server_once() -> None:
+    urls = [f"http://host:{port}" for port in (1, 2, 3)]
+    orders = {tuple(make_remote(ENV_ID, urls)._client._urls) for _ in range(400)}
+    assert orders == set(permutations(urls))  # but once in 10**31
+
+
+def test_clients_share_no_state() -> None:
+    shared = [n for n, value in vars(ServerClient).items() if not callable(value)]
+    assert [name for name in shared if not name.startswith("__")] == []
 
 
 def test_a_dead_server_costs_no_waiting_while_another_lives(
@@ -50,7 +73,8 @@ def test_a_dead_server_costs_no_waiting_while_another_lives(
         dead = f"http://127.0.0.1:{unused.getsockname()[1]}"
     with listening() as (host, client):
         monkeypatch.setattr(remote_client.time, "sleep", wait)
-        envs = [make_remote(ENV_ID, [dead, str(client.base_url)]) for _ in range(4)]
+        urls = [dead, str(client.base_url)]
+        envs = [first_asking(url, urls) for url in 2 * urls]
         for env in envs:
             env.reset(seed=1)
         monkeypatch.undo()
@@ -126,7 +150,7 @@ def test_a_reset_goes_elsewhere_when_its_server_has_died(monkeypatch: pytest.Mon
     with listening() as (host, client):
         with listening() as (_, dying):
             urls = [str(dying.base_url), str(client.base_url)]
-            envs = [make_remote(ENV_ID, urls) for _ in range(2)]
+            envs = [first_asking(url, urls) for url in urls]
             for env in envs:
                 env.reset(seed=1)
             assert len(host.table) == 1
