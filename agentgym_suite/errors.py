@@ -24,6 +24,7 @@ sentence: what, the value, what to do.
      |       +- SessionExpired           the lease ran out
      |       +- StepTimeout              the step took longer than the server allows
      |       +- ServerUnreachable        no usable answer within the retries
+     |       +- ServerFull               the server runs, and has no room for this now
      |       +- WorkerLost               the worker that plays it died or could not start
      +- RetrievalError                   a retrieval index cannot be used
      +- RunError                         an evaluation run directory cannot be used
@@ -123,6 +124,24 @@ class StepTimeout(RemoteEnvError):
 
 class ServerUnreachable(RemoteEnvError):
     """No usable answer within the retries."""
+
+
+class ServerFull(RemoteEnvError):
+    """The server runs, and has no room for this now: all sessions are in use, or too much waits.
+
+    Args:
+        said: the server's sentence.
+        retry_after_s: seconds after which it says that another try makes sense; 0 for no word.
+    """
+
+    def __init__(self, said: str, retry_after_s: float = 0.0) -> None:
+        advice = f" (the server says: after {retry_after_s:g} s)" if retry_after_s else ""
+        super().__init__(f"{said}{advice}")
+        self.said = said
+        self.retry_after_s = retry_after_s
+
+    def __reduce__(self) -> tuple[type[ServerFull], tuple[str, float]]:
+        return type(self), (self.said, self.retry_after_s)
 
 
 class WorkerLost(RemoteEnvError):

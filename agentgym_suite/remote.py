@@ -24,6 +24,7 @@ from agentgym_suite.calls import ActionCodec
 from agentgym_suite.errors import (
     EnvError,
     EpisodeNotRunning,
+    ServerFull,
     ServerUnreachable,
     SessionExpired,
     SessionLost,
@@ -210,6 +211,7 @@ class RemoteEnv(gym.Env[str, str]):
 
         Raises:
             UnknownTask, UnknownSplit, UsageError: an option is wrong.
+            ServerFull: it has no place for another session; says when to come again.
             RemoteEnvError: the server cannot play it.
         """
         super().reset(seed=seed)
@@ -223,7 +225,7 @@ class RemoteEnv(gym.Env[str, str]):
         key = secrets.token_hex(16)
         try:
             answer = self._ask(handle, "reset", body, key)
-        except (SessionLost, SessionExpired, ServerUnreachable):
+        except (SessionLost, SessionExpired, ServerFull, ServerUnreachable):
             alone = handle.usable and len(self._urls) == 1
             if handle is not before or alone:
                 raise

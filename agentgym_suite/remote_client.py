@@ -18,6 +18,7 @@ from agentgym_suite.errors import (
     AgentGymSuiteError,
     EpisodeNotRunning,
     RemoteEnvError,
+    ServerFull,
     ServerUnreachable,
     SessionExpired,
     SessionLost,
@@ -48,9 +49,9 @@ _ERRORS: Mapping[str, type[AgentGymSuiteError]] = {
     "no-session": SessionLost,
     "lease-expired": SessionExpired,
     "step-timeout": StepTimeout,
-    "full": ServerUnreachable,
+    "full": ServerFull,
+    "overloaded": ServerFull,
     "draining": ServerUnreachable,
-    "overloaded": ServerUnreachable,
     "loading": ServerUnreachable,
 }
 # after these nothing more can be done with the session
@@ -78,7 +79,10 @@ class ServerProblem(Exception):
         if self.slug == "invalid" and self.field == "split":
             return UnknownSplit(self.detail)
         unnamed = ServerUnreachable if self.status in _RETRIED_STATUS else RemoteEnvError
-        return _ERRORS.get(self.slug, unnamed)(self.detail)
+        kind = _ERRORS.get(self.slug, unnamed)
+        if kind is ServerFull:
+            return ServerFull(self.detail, self.retry_after_s)
+        return kind(self.detail)
 
 
 class ServerClient:
@@ -135,7 +139,7 @@ class ServerClient:
         """A session with the first server that has a place.
 
         Raises:
-            ServerUnreachable: none has.
+            ServerFull, ServerUnreachable: none has; the word of the first that was asked.
         """
         body: dict[str, Any] = {"env_id": env_id, "lease_s": self.lease_s}
         if kwargs:
@@ -151,10 +155,10 @@ class ServerClient:
         One that refuses is asked last from then on, and waited for only when all refuse.
 
         Raises:
-            ServerUnreachable: none did.
+            ServerFull, ServerUnreachable: none did.
         """
         deadline = time.monotonic() + self.timeout_s
-        refusal: ServerUnreachable | None = None
+        refusal: ServerFull | ServerUnreachable | None = None
         for patient in (False, True)[len(self._urls) == 1 :]:
             for url in list(self._urls):
                 try:
@@ -162,7 +166,7 @@ class ServerClient:
                     return url, answer
                 except ServerProblem as problem:
                     error = problem.exception()
-                    if not isinstance(error, ServerUnreachable):
+                    if not isinstance(error, ServerFull | ServerUnreachable):
                         raise error from None
                     refusal = refusal or error
                 except ServerUnreachable as error:
@@ -200,6 +204,7 @@ class ServerClient:
             deadline = time.monotonic() + self.timeout_s
         pause = FIRST_PAUSE_S
         reason = ""
+        refusal: ServerProblem | None = None
         attempt = 0
         while (left := deadline - time.monotonic()) > 0:
             attempt += 1
@@ -211,9 +216,9 @@ class ServerClient:
                 attempt -= problem.slug == "loading"
                 if not patient or not problem.retried or attempt > MOST_RETRIES:
                     raise
-                reason, asked_pause = problem.detail, problem.retry_after_s
+                refusal, asked_pause = problem, problem.retry_after_s
             except httpx.TransportError as error:
-                reason = f"{type(error).__name__} {error}".strip()
+                refusal, reason = None, f"{type(error).__name__} {error}".strip()
                 if not patient and isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
                     break
             wait = max(asked_pause, pause * (0.5 + self._random.random()))
@@ -221,6 +226,8 @@ class ServerClient:
                 break
             time.sleep(wait)
             pause = min(2 * pause, LONGEST_PAUSE_S)
+        if refusal is not None:  # it answers, so that nobody need look for it
+            raise refusal
         raise ServerUnreachable(
             f"{_origin(url)} gave no usable answer "
             f"({reason or 'timeout'}); see that it runs and that the address is right"

@@ -126,7 +126,8 @@ class Gate:
             ways = ["Authorization: Bearer", *filter(None, [self._key_header])]
             raise Problem(
                 "unauthorized",
-                f"the token is missing or wrong; send {' or '.join(ways)} with the server's token",
+                f"the token is missing or wrong; send {' or '.join(ways)} with the server's token, "
+                "or give it as token= in Python",
                 headers={"WWW-Authenticate": 'Bearer realm="agentgym-suite"'},
             )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from itertools import permutations
@@ -13,6 +14,7 @@ import pytest
 from agentgym_suite import remote_client
 from agentgym_suite.errors import (
     RemoteEnvError,
+    ServerFull,
     ServerUnreachable,
     SessionExpired,
     SessionLost,
@@ -20,6 +22,7 @@ from agentgym_suite.errors import (
 )
 from agentgym_suite.remote import RemoteEnv, make_remote
 from agentgym_suite.remote_client import ServerClient
+from agentgym_suite.servers.hosting import Limits
 from tests.servers.counting_server import ENV_ID, Hold
 from tests.servers.test_faults import listening
 
@@ -95,6 +98,43 @@ def test_a_proxy_without_its_server_is_unreachable_too(monkeypatch: pytest.Monke
     with pytest.raises(ServerUnreachable, match="status 502"):
         env.reset()
     assert asked == ["/v1/info"] * (1 + remote_client.MOST_RETRIES)
+
+
+def test_full_servers_are_told_from_dead_ones() -> None:
+    with listening(Limits(max_sessions=1)) as (_, one), listening(Limits(max_sessions=1)) as other:
+        urls = [str(one.base_url), str(other[1].base_url)]
+        envs = [make_remote(ENV_ID, urls) for _ in range(3)]
+        for env in envs[:2]:
+            env.reset(seed=1)
+        with pytest.raises(ServerFull, match="all 1 sessions are in use; .* says: after") as full:
+            envs[2].reset(seed=1)
+        assert not isinstance(full.value, ServerUnreachable)
+        assert full.value.retry_after_s >= 1
+        carried = pickle.loads(pickle.dumps(full.value))
+        assert (str(carried), carried.said, carried.retry_after_s) == (
+            str(full.value), full.value.said, full.value.retry_after_s
+        )  # fmt: skip
+        envs[0].close()
+        assert envs[2].reset(seed=1)[0]
+        for env in envs:
+            env.close()
+
+
+@pytest.mark.parametrize("timeout_s", [0.5, 90])
+def test_a_server_with_too_much_waiting_is_full_after_the_retries(
+    monkeypatch: pytest.MonkeyPatch, timeout_s: float
+) -> None:
+    monkeypatch.setattr(remote_client, "FIRST_PAUSE_S", 0.001)
+    document = {"type": "urn:agentgym-suite:error:overloaded", "detail": "too many wait; try again"}
+
+    def busy(request: httpx.Request) -> httpx.Response:
+        pause = "1" if timeout_s < 1 else "0"  # longer than there is time, or no time at all
+        return httpx.Response(503, json=document, headers={"Retry-After": pause})
+
+    transport = httpx.MockTransport(busy)
+    env = make_remote(ENV_ID, "http://busy", transport=transport, timeout_s=timeout_s)
+    with pytest.raises(ServerFull, match="too many wait"):
+        env.reset()
 
 
 def test_retry_after_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
