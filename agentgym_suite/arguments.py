@@ -15,7 +15,8 @@ import numbers
 import os
 import reprlib
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,17 @@ import numpy as np
 from agentgym_suite.errors import UsageError
 
 LONGEST_SHOWN = 80
+# the first that fits: Python's flags are numbers too
+_JSON_KINDS: Mapping[str, type | tuple[type, ...]] = MappingProxyType(
+    {
+        "null": type(None),
+        "boolean": bool,
+        "number": (int, float),
+        "text": str,
+        "list": list,
+        "object": dict,
+    }
+)
 
 
 def shown(value: object) -> str:
@@ -38,6 +50,27 @@ def shown(value: object) -> str:
     except ValueError:  # Python writes no number of more than some thousand digits
         return f"{type(value).__name__} of too many digits to show"
     return text if len(text) <= 2 * LONGEST_SHOWN else f"{text[: 2 * LONGEST_SHOWN]}…"
+
+
+def json_kind(value: object) -> str:
+    """What a value read from JSON is called there: "null", "boolean", "number", "text", ….
+
+    A value that JSON has no form for is called by its type.
+    """
+    for kind, types in _JSON_KINDS.items():
+        if isinstance(value, types):
+            return kind
+    return type(value).__name__
+
+
+def shown_json(value: object) -> str:
+    """A value read from JSON as a sentence shows it: as JSON writes it, lists and objects by name."""
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, int | float | str):
+        return shown(value)
+    kind = json_kind(value)
+    return f"an {kind}" if kind == "object" else f"a {kind}"
 
 
 def key_value(text: str, option: str) -> tuple[str, str]:

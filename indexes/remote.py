@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 
+from agentgym_suite.arguments import json_kind
 from agentgym_suite.errors import RetrievalError
 from agentgym_suite.files import Json
 from agentgym_suite.indexes.passages import Found, Passage, check_search, split_contents
@@ -137,7 +138,7 @@ class RemoteIndex:
         found = []
         for place, items in enumerate(results):
             if not isinstance(items, list):
-                raise self._malformed(f"result {place} is a {type(items).__name__}")
+                raise self._malformed(f"result {place} is a JSON {json_kind(items)}")
             try:
                 found.append(list(map(_to_found, items)))
             except ValueError as error:

@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode
 
 import httpx
 
+from agentgym_suite.arguments import json_kind
 from agentgym_suite.errors import RetrievalError
 from agentgym_suite.files import Json
 from agentgym_suite.indexes.paper_dates import paper_day, read_date, visible
@@ -214,7 +215,7 @@ class RemotePapers:
         except (ValueError, RecursionError) as error:
             raise _malformed(url, f"it is no JSON ({error})") from error
         if not isinstance(value, dict):
-            raise _malformed(url, f"it is a JSON {type(value).__name__}")
+            raise _malformed(url, f"it is a JSON {json_kind(value)}")
         return value
 
 

@@ -60,7 +60,7 @@ class Call:
 
     async def _given(self, request: Request) -> dict[str, Any]:
         if self.method == "POST":
-            return await read_object(request, self.fields)
+            return await read_object(request, self.fields, doubles=True)
         given = {name: _number(request.query_params[name]) for name in request.query_params}
         return check_object(given, self.fields)
 

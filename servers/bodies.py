@@ -1,4 +1,4 @@
-"""Request bodies: read within a limit, then checked field by field."""
+"""Request bodies and queries: read within a limit, then checked field by field."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from urllib.parse import parse_qsl
 
 from starlette.requests import ClientDisconnect, Request
 
+from agentgym_suite.arguments import json_kind, shown_json
 from agentgym_suite.servers.problems import Problem
 
 MAX_BODY_BYTES = 2 << 20
 BODY_TIMEOUT_S = 30.0
 DEEPEST_NESTING = 32
+LONGEST_NUMBER = 12  # digits in a query
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,23 +89,49 @@ async def read_body(
     return b"".join(chunks)
 
 
-async def read_object(request: Request, fields: Mapping[str, Field]) -> dict[str, Any]:
+def read_query(request: Request, fields: Mapping[str, Field]) -> dict[str, Any]:
+    """What stands behind the question mark, each known, there once, and a number where it is one.
+
+    Raises:
+        Problem: ``invalid`` naming the field.
+    """
+    given: dict[str, Any] = {}
+    for name, text in request.query_params.multi_items():
+        if name in given:
+            raise invalid(name[:80], "is given twice; give it once")
+        whole = text.isascii() and text.isdigit() and len(text) <= LONGEST_NUMBER
+        given[name] = int(text) if whole else text
+    return check_object(given, fields)
+
+
+async def read_object(
+    request: Request, fields: Mapping[str, Field], *, doubles: bool = False
+) -> dict[str, Any]:
     """The body as a JSON object with known members of the right types.
 
     An absent body is an empty object; a member that is null counts as absent.
 
+    Args:
+        request: the request, its body unread.
+        fields: the members there are.
+        doubles: as ``parse_object`` takes it.
+
     Raises:
         Problem: ``bad-json``, ``too-large``, or ``invalid`` naming the field.
     """
-    return check_object(parse_object(await read_body(request)), fields)
+    return check_object(parse_object(await read_body(request), doubles=doubles), fields)
 
 
-def parse_object(body: bytes) -> dict[str, Any]:
+def parse_object(body: bytes, *, doubles: bool = False) -> dict[str, Any]:
     """A JSON object from bytes.
+
+    Args:
+        body: its UTF-8.
+        doubles: whether an object may name a member twice, of which the last counts.
 
     Raises:
         Problem: ``bad-json``, also for numbers and nestings that no answer could repeat;
-            ``invalid`` for text that UTF-8 cannot carry.
+            ``invalid`` for text that UTF-8 cannot carry, and for a member that is there twice.
     """
     if not body.strip():
         return {}
@@ -112,13 +140,14 @@ def parse_object(body: bytes) -> dict[str, Any]:
             body.decode("utf-8-sig"),
             parse_constant=_refuse_constant,
             parse_float=_finite,
+            object_pairs_hook=None if doubles else _without_doubles,
         )
     except (ValueError, RecursionError) as error:
         raise Problem(
             "bad-json", f"the body is not JSON ({type(error).__name__}); send a JSON object"
         ) from None
     if not isinstance(value, dict):
-        raise Problem("bad-json", f"the body is a JSON {type(value).__name__}; send a JSON object")
+        raise Problem("bad-json", f"the body is a JSON {json_kind(value)}; send a JSON object")
     _check_values(value)
     return value
 
@@ -140,8 +169,7 @@ def check_object(value: dict[str, Any], fields: Mapping[str, Field]) -> dict[str
             continue
         member = given[name]
         if not field.accepts(member):
-            shown = repr(member) if isinstance(member, int | float | str) else type(member).__name__
-            raise invalid(name, f"is {shown[:80]}; give {field.words}")
+            raise invalid(name, f"is {shown_json(member)}; give {field.words}")
     return given
 
 
@@ -170,6 +198,16 @@ def invalid(field: str, rest: str) -> Problem:
 
 def _too_large(limit: int) -> Problem:
     return Problem("too-large", f"the body has more than {limit:,} bytes; send less")
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members: dict[str, Any] = {}
+    for name, member in pairs:
+        if name in members:
+            sound = name[:80].encode("utf-8", "replace").decode("utf-8")
+            raise invalid(sound, "is given twice; give it once")
+        members[name] = member
+    return members
 
 
 def _refuse_constant(name: str) -> Any:

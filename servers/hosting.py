@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from agentgym_suite.arguments import shown
+from agentgym_suite.arguments import shown_json
 from agentgym_suite.errors import AgentGymSuiteError, UsageError
 from agentgym_suite.servers.bodies import invalid
 from agentgym_suite.servers.env_figures import EnvFigures
@@ -174,7 +174,7 @@ class EnvHost:
         if isinstance(horizon, bool) or not isinstance(horizon, int) or not _is_horizon(horizon):
             raise invalid(
                 f"env_kwargs.{HORIZON_KWARG}",
-                f"is {shown(horizon)}; give 1 or more steps",
+                f"is {shown_json(horizon)}; give 1 or more steps",
             )
         try:
             place = self.table.add(EnvSession(self.served[env_id], kwargs), lease_s)

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from agentgym_suite.servers.bodies import Field
+from agentgym_suite.servers.bodies import Field, read_query
 from agentgym_suite.servers.openapi_answers import PROBLEM, SCHEMAS, Schema
 from agentgym_suite.servers.problems import JSON_TYPE, PROBLEM_TYPE, PROBLEMS, TYPE_PREFIX
 
@@ -101,21 +101,25 @@ class Operation:
 
     @property
     def route(self) -> Route:
-        """The route for the router."""
-        return Route(self.path, self.handler, methods=[self.method])
+        """The route for the router; the handler finds the query's members in ``state.query``."""
+
+        async def handle(request: Request) -> Response:
+            # whoever asks whether a server lives may add what it likes, as some proxies do
+            request.state.query = {} if self.public else read_query(request, self.query)
+            return await self.handler(request)
+
+        return Route(self.path, handle, methods=[self.method])
 
     @property
     def all_problems(self) -> list[str]:
         """Every slug that it can answer with, in the order of their table."""
         possible = {"forbidden-host", "env-error", *self.problems}
         if not self.public:
-            possible.add("unauthorized")
+            possible.update(("unauthorized", "invalid"))
         if "{" in self.path:
             possible.add("not-found")  # a parameter with a slash, which no route matches
         if self.body is not None:
-            possible.update(("bad-json", "invalid", "too-large", "too-slow"))
-        if self.query or self.keyed:
-            possible.add("invalid")
+            possible.update(("bad-json", "too-large", "too-slow"))
         return [slug for slug in PROBLEMS if slug in possible]
 
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
-from agentgym_suite.arguments import shown
+from agentgym_suite.arguments import json_kind, shown_json
 from agentgym_suite.env import MAX_ACTION_CHARACTERS
 from agentgym_suite.errors import AgentGymSuiteError
 from agentgym_suite.servers.bodies import MAX_BODY_BYTES, Field, check_object
@@ -107,7 +107,7 @@ def read_frame(message: Mapping[str, Any]) -> Frame:
     kind = value.get("type")
     if not isinstance(kind, str) or kind not in _FRAMES:
         raise FrameError(
-            "UNKNOWN_TYPE", f"the frame's type is {shown(kind)}; use {', '.join(_FRAMES)}"
+            "UNKNOWN_TYPE", f"the frame's type is {shown_json(kind)}; use {', '.join(_FRAMES)}"
         )
     try:
         data = check_object(value, _FRAMES[kind]).get("data", {})
@@ -135,7 +135,7 @@ def _object(text: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise FrameError(
             "VALIDATION_ERROR",
-            f'the frame is a JSON {type(value).__name__}; send an object like {{"type": "state"}}',
+            f'the frame is a JSON {json_kind(value)}; send an object like {{"type": "state"}}',
         )
     try:
         encode_json(value)  # whatever is quoted back must be sendable

@@ -29,7 +29,6 @@ from agentgym_suite.env import MAX_ACTION_CHARACTERS
 from agentgym_suite.servers.bodies import (
     MAX_BODY_BYTES,
     Field,
-    check_object,
     invalid,
     read_object,
 )
@@ -45,7 +44,6 @@ from agentgym_suite.versions import suite_version
 
 REPLAYED_HEADER = "Agentgym-Replayed"
 METRICS_MEDIA_TYPE = "text/plain"
-LONGEST_NUMBER = 12  # digits in a query
 
 LEASE = Field((int, float), f"1 to {LONGEST_LEASE_S} seconds", minimum=1, maximum=LONGEST_LEASE_S)
 CREATE_FIELDS = {
@@ -313,7 +311,7 @@ class EnvProtocol:
     async def tasks(self, request: Request) -> Response:
         """Task ids, a part at a time: ``?offset=&limit=``."""
         place = self._place(request)
-        query = _query(request, TASKS_FIELDS)
+        query = request.state.query
         offset, limit = query.get("offset", 0), query.get("limit", MOST_IDS)
         value = place.value
         answer = await self.host.use(
@@ -365,13 +363,3 @@ def raw_response(
 ) -> Response:
     """An answer from JSON bytes."""
     return Response(body, status, headers=headers, media_type=JSON_TYPE)
-
-
-def _query(request: Request, fields: Mapping[str, Field]) -> dict[str, Any]:
-    given = {}
-    for name in fields:
-        text = request.query_params.get(name)
-        if text is not None:
-            whole = text.isascii() and text.isdigit() and len(text) <= LONGEST_NUMBER
-            given[name] = int(text) if whole else text
-    return check_object(given, fields)

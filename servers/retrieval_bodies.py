@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agentgym_suite.arguments import json_kind, shown_json
 from agentgym_suite.errors import MissingExtra
 from agentgym_suite.indexes.passages import Found
 from agentgym_suite.servers.bodies import invalid
@@ -216,7 +217,7 @@ def _read_int(digits: str) -> int | float:
 def _as_map(value: Any, form: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise Problem(
-            "bad-json", f"the body is a {form} {type(value).__name__}; send a {form} object"
+            "bad-json", f"the body is a {form} {json_kind(value)}; send a {form} object"
         )
     return value
 
@@ -263,6 +264,4 @@ def _check_queries(name: str, texts: list[Any], k: int) -> tuple[str, ...]:
 
 
 def _shown(value: Any) -> str:
-    if value is None:
-        return "missing"
-    return repr(value)[:80] if isinstance(value, int | float | str) else type(value).__name__
+    return "missing" if value is None else shown_json(value)

@@ -286,7 +286,7 @@ def _wants_json(request: Request) -> bool:
 async def _form(request: Request) -> dict[str, str]:
     body = await read_body(request)
     if request.headers.get("content-type", "").startswith("application/json"):
-        return {k: v for k, v in parse_object(body).items() if isinstance(v, str)}
+        return {k: v for k, v in parse_object(body, doubles=True).items() if isinstance(v, str)}
     return parse_form(body)
 
 

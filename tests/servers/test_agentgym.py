@@ -111,6 +111,14 @@ def test_bad_queries_are_told(http: httpx.Client, query: str) -> None:
     assert answer.status_code == 422 and list(answer.json()) == ["detail"]
 
 
+def test_a_doubled_member_is_as_good_as_its_last_as_in_the_original(http: httpx.Client) -> None:
+    number = WebShopClient(http, "webshop").number
+    body = f'{{"env_idx": -1, "session_id": 0, "env_idx": {number}}}'
+    assert http.post("/webshop/reset", content=body).status_code == 200
+    twice = http.get(f"/webshop/observation?env_idx=-1&env_idx={number}")
+    assert twice.status_code == 200
+
+
 def test_an_action_above_the_bound_is_refused_and_the_episode_goes_on(http: httpx.Client) -> None:
     client = WebShopClient(http, "webshop")
     client.reset(0)

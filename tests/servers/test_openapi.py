@@ -167,6 +167,8 @@ def test_answers_are_as_described() -> None:
     with described() as (book, client):
         for path in ("/healthz", "/readyz", "/v1/info", "/metrics", "/openapi.json"):
             assert client.get(path).status_code == 200
+        for path in ("/v1/info", "/metrics", "/openapi.json", "/v1/sessions"):
+            assert client.get(f"{path}?zz=1").status_code == 422
         keyed = {"Idempotency-Key": "k"}
         for lease in (30, 30, 31):
             body = {"env_id": ENV_ID, "lease_s": lease, "env_kwargs": {"bonus": 1}}
@@ -192,6 +194,9 @@ def test_answers_are_as_described() -> None:
             step(client, session, 2, index, action)
         for part in ("observation", "state", "tasks?offset=1&limit=2", "tasks?limit=x"):
             client.get(f"{session}/{part}")
+        for part in ("observation", "state"):
+            client.get(f"{session}/{part}?zz=1")
+        client.delete(f"{session}?zz=1")
         client.post(f"{session}/renew", json={"lease_s": 60})
         client.post(f"{session}/renew", json={"lease_s": 0})
         for missing in ("/v1/sessions/none", session):

@@ -163,6 +163,10 @@ def test_client_arguments() -> None:
         (b'{"split": "dev"}', "invalid"),
         (b'{"options": {"colour": 1}}', "invalid"),
         (b'{"split": "test", "options": {"split": "test"}}', "invalid"),
+        (b'{"seed": 1, "seed": 1}', "invalid"),
+        (b'{"seed": 1, "seed": null}', "invalid"),
+        (b'{"options": {"a": 1, "a": 2}}', "invalid"),
+        (b'{"options": [{"\\ud800": 1, "\\ud800": 2}]}', "invalid"),
     ],
 )
 def test_bad_requests(body: bytes, expected: str) -> None:
@@ -172,6 +176,50 @@ def test_bad_requests(body: bytes, expected: str) -> None:
         assert slug(answer) == expected
         assert answer.status_code == (400 if expected == "bad-json" else 422)
         reset(client, session)  # the session is none the worse
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("tasks?zz=1", "zz is not a field here; use offset, limit"),
+        ("tasks?limit=1&limit=1", "limit is given twice"),
+        ("tasks?limit=", "limit is ''; give a whole number"),
+        ("state?episode=1", "episode is not a field here; use none"),
+        ("observation?", ""),
+    ],
+)
+def test_queries_are_read_to_the_letter(path: str, words: str) -> None:
+    with serving() as client:
+        session = create(client)
+        reset(client, session)
+        answer = client.get(f"{session}/{path}")
+        if words:
+            assert slug(answer) == "invalid" and words in answer.json()["detail"]
+        else:
+            assert answer.status_code == 200
+        doubled = f"{session}/reset?seed=1"
+        assert slug(client.post(doubled, json={})) == "invalid"
+        assert client.get("/readyz?nonce=1&nonce=2").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"null", "a JSON null;"),
+        (b"true", "a JSON boolean;"),
+        (b"1.5", "a JSON number;"),
+        (b'"a"', "a JSON text;"),
+        (b"[]", "a JSON list;"),
+        (b'{"seed": true}', "seed is true;"),
+        (b'{"seed": {}}', "seed is an object;"),
+        (b'{"options": [null]}', "options is a list;"),
+        (b'{"seed": 1, "seed": 2}', "seed is given twice; give it once"),
+    ],
+)
+def test_values_are_called_as_json_calls_them(body: bytes, words: str) -> None:
+    with serving() as client:
+        session = create(client)
+        assert words in client.post(f"{session}/reset", content=body).json()["detail"]
 
 
 @pytest.mark.parametrize("value", ["1e999", "[" * 900 + "]" * 900])
