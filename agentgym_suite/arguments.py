@@ -64,7 +64,7 @@ def json_kind(value: object) -> str:
 
 
 def shown_json(value: object) -> str:
-    """A value read from JSON as a sentence shows it: as JSON writes it, lists and objects by name."""
+    """A value read from JSON as a sentence shows it; of a list or an object only what it is."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, int | float | str):

@@ -20,7 +20,6 @@ from agentgym_suite.servers.env_specs import HORIZON_KWARG, text_env
 from agentgym_suite.servers.hosting import NO_HORIZON, EnvHost, EnvPlace
 from agentgym_suite.servers.problems import Problem
 
-
 # so that numbers stay below 2**53 for ever, which every JSON reader carries exactly
 FIRST_NUMBER_BITS = 52
 

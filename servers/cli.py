@@ -7,8 +7,8 @@ import os
 from importlib.util import find_spec
 from typing import Any
 
-from agentgym_suite.errors import MissingExtra, UsageError
-from agentgym_suite.registry import ENV_IDS
+from agentgym_suite.errors import DataError, MissingExtra, UsageError
+from agentgym_suite.registry import ENV_IDS, ENVIRONMENTS
 from agentgym_suite.servers.papers_cli import register_papers
 from agentgym_suite.servers.port_family import command_of, port_range, serve_ports
 from agentgym_suite.servers.retrieval_cli import register_retrieval
@@ -17,6 +17,7 @@ from agentgym_suite.servers.serve_options import (
     add_access,
     add_address,
     add_queue,
+    check_there,
     say,
     seconds,
     thread_count,
@@ -81,8 +82,7 @@ def _register_env(kinds: Any) -> None:
         description="Environments over the protocol agentgym-suite/1; "
         "use them with gymnasium.make(ID, server_url=ADDRESS).",
     )
-    add_address(parser, port=8100)
-    parser.add_argument(
+    add_address(parser, port=8100).add_argument(
         "--ports",
         type=port_range,
         metavar="A-B",
@@ -138,6 +138,7 @@ def serve_webshop(args: argparse.Namespace) -> int:
     from agentgym_suite.servers.http_server import (
         accepted_hosts,
         address_of,
+        check_free,
         open_socket,
         run_server,
     )
@@ -146,26 +147,27 @@ def serve_webshop(args: argparse.Namespace) -> int:
     from agentgym_suite.servers.shop_visits import Visits
     from agentgym_suite.webshop.catalogue import open_catalogue
 
-    with open_socket(args.host, args.port) as listener:
-        with progress_bars() as progress:
-            catalogue = open_catalogue(
-                args.data, goals=args.goals, search=args.search, progress=progress
-            )
-        site = ShopSite(
-            Visits(
-                catalogue,
-                max_sessions=args.max_sessions,
-                lease_s=args.lease,
-                show_attrs=args.attrs,
-            ),
-            ShopSettings(
-                show_parts=args.show_reward_parts,
-                show_goals=args.show_goals,
-                buy_by_get=args.buy_by_get,
-            ),
-            log=TrajectoryLog(args.log) if args.log else None,
-            threads=args.threads,
+    check_free(args.host, args.port)
+    with progress_bars() as progress:
+        catalogue = open_catalogue(
+            args.data, goals=args.goals, search=args.search, progress=progress
         )
+    site = ShopSite(
+        Visits(
+            catalogue,
+            max_sessions=args.max_sessions,
+            lease_s=args.lease,
+            show_attrs=args.attrs,
+        ),
+        ShopSettings(
+            show_parts=args.show_reward_parts,
+            show_goals=args.show_goals,
+            buy_by_get=args.buy_by_get,
+        ),
+        log=TrajectoryLog(args.log) if args.log else None,
+        threads=args.threads,
+    )
+    with open_socket(args.host, args.port) as listener:
         say(
             f"The shop is open at {address_of(listener)} "
             f"({catalogue.size:,} products, {len(catalogue.goals):,} customers). Ctrl-C closes it."
@@ -200,6 +202,9 @@ def serve_env(args: argparse.Namespace) -> int:
     token = access_token(args)
     env_ids = tuple(dict.fromkeys(args.env or ENV_IDS))
     data = _data_of(args.data, env_ids)
+    for environment in ENVIRONMENTS:
+        if environment.id in data:
+            check_there(data[environment.id], environment.name)
     if "openenv" in args.compat and find_spec("websockets") is None:
         raise MissingExtra("server", "the dialect of OpenEnv")
     if args.ports is not None:
@@ -230,8 +235,11 @@ def serve_env(args: argparse.Namespace) -> int:
             drain=host.drain,
             in_use=lambda: len(host.table) > 0,
             drain_s=args.drain,
+            useless=lambda: host.useless,
             sockets=bool(args.compat),
         )
+    if host.useless:
+        raise DataError(f"{host.failure}; nothing else was to be served")
     return 0
 
 
@@ -260,12 +268,13 @@ def _add_limits(parser: argparse.ArgumentParser, *, max_sessions: int, lease_s: 
 
 
 def _data_of(pairs: list[str], env_ids: tuple[str, ...]) -> dict[str, str]:
-    data = {}
+    data: dict[str, str] = {}
     for pair in pairs:
         env_id, equals, path = pair.partition("=")
         if env_id not in env_ids or not equals or not path:
             raise UsageError(f"--data is {pair!r}; give ID=PATH with one of {', '.join(env_ids)}")
-        data[env_id] = path
+        if data.setdefault(env_id, path) != path:
+            raise UsageError(f"--data names {data[env_id]!r} and {path!r} for {env_id}; give one")
     return data
 
 

@@ -105,6 +105,11 @@ class EnvHost:
             return "starting", f"{', '.join(missing)} is being loaded"
         return "ready", ""
 
+    @property
+    def useless(self) -> bool:
+        """Whether every environment was tried and none can be played."""
+        return not self.loading and not self.infos
+
     # -------------------------------------------------------------------- life of the server
 
     async def start(self) -> None:

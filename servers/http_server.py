@@ -33,6 +33,7 @@ class DrainingServer(uvicorn.Server):
         drain: tells the application that no new session is wanted.
         in_use: whether somebody still plays.
         drain_s: longest time to wait for them.
+        useless: whether there is nothing that could ever be answered.
     """
 
     def __init__(
@@ -42,11 +43,13 @@ class DrainingServer(uvicorn.Server):
         drain: Callable[[], None],
         in_use: Callable[[], bool],
         drain_s: float,
+        useless: Callable[[], bool] = lambda: False,
     ) -> None:
         super().__init__(config)
         self._drain = drain
         self._in_use = in_use
         self._drain_s = drain_s
+        self._useless = useless
         self._deadline: float | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -64,6 +67,7 @@ class DrainingServer(uvicorn.Server):
             not self._in_use() or time.monotonic() >= self._deadline
         ):
             self.should_exit = True
+        self.should_exit = self.should_exit or self._useless()
         return await super().on_tick(counter)
 
 
@@ -84,6 +88,16 @@ def open_socket(host: str, port: int) -> socket.socket:
         raise UsageError(
             f"{host} port {port} cannot be opened ({_reason(error)}); choose another with --port"
         ) from None
+
+
+def check_free(host: str, port: int) -> None:
+    """Say that a port is taken before anything is loaded for it.
+
+    Raises:
+        UsageError: as ``open_socket``.
+    """
+    with open_socket(host, port):
+        pass
 
 
 def _reason(error: OSError | UnicodeError) -> str:
@@ -122,9 +136,10 @@ def run_server(
     drain: Callable[[], None],
     in_use: Callable[[], bool],
     drain_s: float,
+    useless: Callable[[], bool] = lambda: False,
     sockets: bool = False,
 ) -> None:
-    """Serve until a signal ends it.
+    """Serve until a signal ends it, or it is of no use.
 
     Args:
         app: the application.
@@ -132,10 +147,11 @@ def run_server(
         drain: tells it that no new session is wanted.
         in_use: whether somebody still plays.
         drain_s: longest time to wait for them after the first signal.
+        useless: whether there is nothing that could ever be answered.
         sockets: as ``server_config`` takes it.
     """
     config = server_config(app, sockets=sockets)
-    server = DrainingServer(config, drain=drain, in_use=in_use, drain_s=drain_s)
+    server = DrainingServer(config, drain=drain, in_use=in_use, drain_s=drain_s, useless=useless)
     server.run(sockets=[listener])
 
 

@@ -1,6 +1,7 @@
 """The OpenEnv dialect: one web socket is one session, for openenv-core's clients as they are.
 
     WS     /compat/openenv/{env}/ws              reset, step, state, close: see ``openenv_frames``
+    GET    /compat/openenv/{env}/ws              426: a web socket is to be opened there
     GET    /compat/openenv/{env}/health, /metadata, /schema, /state
     POST   /compat/openenv/{env}/reset, /step    409: an episode needs the socket
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -74,6 +75,7 @@ class _OpenEnv:
     def routes(self) -> list[BaseRoute]:
         return [
             WebSocketRoute(f"{PREFIX}/ws", self.socket),
+            Route(f"{PREFIX}/ws", self.ask_for_socket, methods=["GET"]),
             Route(f"{PREFIX}/health", self.health, methods=["GET"]),
             Route(f"{PREFIX}/metadata", self.metadata, methods=["GET"]),
             Route(f"{PREFIX}/schema", self.schema, methods=["GET"]),
@@ -111,6 +113,17 @@ class _OpenEnv:
         return _json(
             {"detail": f"a request has no session to play in; play over the web socket {address}"},
             409,
+        )
+
+    async def ask_for_socket(self, request: Request) -> Response:
+        """What a browser or a script gets that asks for the socket's address as for a page."""
+        env = request.path_params["env"]
+        self._env_id(env)
+        base = PREFIX.format(env=env)
+        return _json(
+            {"detail": f"{base}/ws is a web socket and no page; give OpenEnv's client {base}"},
+            426,
+            {"Upgrade": "websocket", "Connection": "Upgrade"},
         )
 
     def _info(self, request: Request) -> dict[str, Any]:
@@ -290,5 +303,5 @@ async def _close(socket: WebSocket, code: int, reason: str) -> None:
     await socket.close(code, cut)
 
 
-def _json(value: Any, status: int = 200) -> Response:
-    return Response(encode_json(value), status, media_type=JSON_TYPE)
+def _json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(encode_json(value), status, headers=headers, media_type=JSON_TYPE)

@@ -56,7 +56,7 @@ def serve_papers(args: argparse.Namespace) -> int:
 
     from agentgym_suite.indexes.paper_index import PaperIndex
     from agentgym_suite.indexes.qdrant_cli import API_KEY
-    from agentgym_suite.servers.http_server import address_of, open_socket
+    from agentgym_suite.servers.http_server import address_of, check_free, open_socket
     from agentgym_suite.servers.paper_service import PaperService, PaperSettings
     from agentgym_suite.servers.papers import papers_app
 
@@ -66,18 +66,18 @@ def serve_papers(args: argparse.Namespace) -> int:
     )
     # requests side by side must not ask for more cores than there are
     own_threads = max(1, (os.cpu_count() or 1) // args.threads)
-    with open_socket(args.host, args.port) as listener:
-        opened = PaperIndex.open(
-            args.store,
-            vectors=args.vectors,
-            api_key=os.environ.get(API_KEY),
-            threads=own_threads,
+    check_free(args.host, args.port)
+    opened = PaperIndex.open(
+        args.store,
+        vectors=args.vectors,
+        api_key=os.environ.get(API_KEY),
+        threads=own_threads,
+    )
+    with closing(opened) as index, open_socket(args.host, args.port) as listener:
+        service = PaperService(index, settings)
+        say(
+            f"{args.store} ({len(index):,} papers, {', '.join(index.retrievals)}) "
+            f"at {address_of(listener)} (/paper/search). Ctrl-C stops the server."
         )
-        with closing(opened) as index:
-            service = PaperService(index, settings)
-            say(
-                f"{args.store} ({len(index):,} papers, {', '.join(index.retrievals)}) "
-                f"at {address_of(listener)} (/paper/search). Ctrl-C stops the server."
-            )
-            run_search_server(papers_app, service, listener, args, token)
+        run_search_server(papers_app, service, listener, args, token)
     return 0

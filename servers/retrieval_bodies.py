@@ -216,9 +216,7 @@ def _read_int(digits: str) -> int | float:
 
 def _as_map(value: Any, form: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise Problem(
-            "bad-json", f"the body is a {form} {json_kind(value)}; send a {form} object"
-        )
+        raise Problem("bad-json", f"the body is a {form} {json_kind(value)}; send a {form} object")
     return value
 
 

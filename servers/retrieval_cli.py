@@ -64,7 +64,7 @@ def serve_retrieval(args: argparse.Namespace) -> int:
     from contextlib import closing
 
     from agentgym_suite.indexes.opening import open_index
-    from agentgym_suite.servers.http_server import address_of, open_socket
+    from agentgym_suite.servers.http_server import address_of, check_free, open_socket
     from agentgym_suite.servers.retrieval import retrieval_app
     from agentgym_suite.servers.retrieval_service import (
         BATCHING_KINDS,
@@ -73,7 +73,8 @@ def serve_retrieval(args: argparse.Namespace) -> int:
     )
 
     token = access_token(args)
-    with open_socket(args.host, args.port) as listener, closing(open_index(args.index)) as index:
+    check_free(args.host, args.port)
+    with closing(open_index(args.index)) as index, open_socket(args.host, args.port) as listener:
         own_threads = index.info().get("kind") in BATCHING_KINDS
         settings = RetrievalSettings(
             topk=args.topk,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentgym_suite.errors import UsageError
+from agentgym_suite.errors import DataMissing, UsageError
 
 if TYPE_CHECKING:
     from socket import socket
@@ -21,15 +21,17 @@ MOST_THREADS = 1_024
 TOKEN_VARIABLE = "AGENTGYM_SUITE_TOKEN"
 
 
-def add_address(parser: argparse.ArgumentParser, *, port: int) -> None:
-    """Add ``--host`` and ``--port``."""
+def add_address(parser: argparse.ArgumentParser, *, port: int) -> argparse._MutuallyExclusiveGroup:
+    """Add ``--host`` and ``--port``; what else may say the port belongs into the group returned."""
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
-    parser.add_argument(
+    ports = parser.add_mutually_exclusive_group()
+    ports.add_argument(
         "--port",
         type=port_number,
         default=port,
         help="port to listen on, 0 for a free one (%(default)s)",
     )
+    return ports
 
 
 def add_queue(parser: argparse.ArgumentParser, *, limit: int, drain_s: int) -> None:
@@ -127,6 +129,27 @@ def run_search_server(
         in_use=lambda: service.in_use,
         drain_s=args.drain,
     )
+
+
+def check_there(data: str, environment: str) -> None:
+    """Refuse data that are nowhere, before a server begins to listen for nothing.
+
+    Args:
+        data: a name or a path, as an environment takes it.
+        environment: its folder in the data home.
+
+    Raises:
+        DataMissing: there is neither such a data set nor such a file or folder.
+        UsageError: no path can be like that.
+    """
+    from agentgym_suite.arguments import check_path
+    from agentgym_suite.data import named_data
+
+    if named_data(data, environment) is None and not Path(check_path("data", data)).exists():
+        raise DataMissing(
+            f"data is {data!r}, neither a file or folder nor a data set here; "
+            "`agentgym-suite data list` shows what there is"
+        )
 
 
 def say(text: str) -> None:

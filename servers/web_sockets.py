@@ -48,7 +48,9 @@ class PatientSocket(WebSocketsSansIOProtocol, asyncio.BufferedProtocol):
         """Send what the application says."""
         await super().send(message)
         if message["type"] == "websocket.http.response.body" and not message.get("more_body"):
-            self.handshake_complete = True  # or uvicorn reports a refusal as an unanswered handshake
+            self.handshake_complete = (
+                True  # or uvicorn reports a refusal as an unanswered handshake
+            )
 
     def _is_utf8(self, event: Any) -> bool:
         if self.close_sent:

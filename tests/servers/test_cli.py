@@ -18,8 +18,10 @@ import pytest
 import agentgym_suite  # noqa: F401
 from agentgym_suite.cli import main
 from agentgym_suite.errors import UsageError
+from agentgym_suite.registry import ENV_IDS
 from agentgym_suite.remote import make_remote
 from agentgym_suite.servers.cli import register
+from agentgym_suite.servers.http_server import open_socket
 
 
 def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -53,6 +55,61 @@ def test_several_workers_are_refused_with_the_way_to_scale(
     assert "per port" in complaint(capsys, "env", "--workers", "2")
     assert "ID=PATH" in complaint(capsys, "env", "--data", "Chess-v0=/x")
     assert "localhosts" in complaint(capsys, "webshop", "--host", "localhosts.invalid")
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments"),
+    [
+        *(("env", ["--data", f"{env_id}=/no/where"]) for env_id in ENV_IDS),
+        ("env", ["--data", "WebShop-v0=/no/where", "--ports", "8100-8101"]),
+        ("webshop", ["--data", "/no/where"]),
+        ("retrieval", ["--index", "/no/where"]),
+        ("papers", ["--store", "/no/where"]),
+    ],
+)
+def test_data_that_are_nowhere_end_a_server_before_it_listens(
+    kind: str,
+    arguments: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    home: Path,
+) -> None:
+    listening: list[socket.socket] = []
+
+    def open_and_tell(host: str, port: int) -> socket.socket:
+        listening.append(open_socket(host, port))
+        return listening[-1]
+
+    monkeypatch.setenv("AGENTGYM_SUITE_HOME", str(home))
+    monkeypatch.setattr("agentgym_suite.servers.http_server.open_socket", open_and_tell)
+    if "--ports" not in arguments:
+        arguments = [*arguments, "--port", "0"]
+    assert "/no/where" in complaint(capsys, kind, *arguments)
+    # a port may have been tried, and was let go before the data were looked for
+    assert [each.fileno() for each in listening] == [-1] * len(listening)
+
+
+def test_a_server_whose_only_data_are_none_ends_too(home: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "agentgym_suite", "serve", "env", "--port", "0"]
+    chosen = ["--env", "ALFWorld-v0", "--data", f"ALFWorld-v0={tmp_path}"]
+    environment = {**os.environ, "AGENTGYM_SUITE_HOME": str(home)}
+    ended = subprocess.run(
+        [*command, *chosen], env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert ended.returncode == 2
+    assert "holds no game" in ended.stderr and "nothing else was to be served" in ended.stderr
+
+
+def test_options_that_contradict_each_other_are_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for ports in (["--port", "8100", "--ports", "8100-8101"], ["--ports", "1-2", "--port", "0"]):
+        with pytest.raises(SystemExit) as stopped:
+            main(["serve", "env", *ports])
+        assert stopped.value.code == 2
+        assert "not allowed with argument --port" in capsys.readouterr().err
+    twice = [f"--data=WebShop-v0={tmp_path}", "--data=WebShop-v0=/other"]
+    assert "give one" in complaint(capsys, "env", *twice)
 
 
 @pytest.mark.parametrize(

@@ -344,7 +344,11 @@ def test_the_plain_addresses() -> None:
                 assert refused.status_code == 409
                 assert f"{BASE}/ws" in refused.json()["detail"]
                 assert (await live.http("GET", f"{BASE}/{path}")).status_code == 405
-            assert (await live.http("GET", f"{BASE}/ws")).status_code == 404
+            plain = await live.http("GET", f"{BASE}/ws")
+            assert (plain.status_code, plain.headers["Upgrade"]) == (426, "websocket")
+            assert plain.headers["Connection"] == "Upgrade"
+            assert f"client {BASE}" in plain.json()["detail"]
+            assert (await live.http("GET", "/compat/openenv/chess/ws")).status_code == 404
 
     asyncio.run(scenario())
 
