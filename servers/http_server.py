@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import os
 import signal
@@ -21,8 +22,6 @@ LAST_ANSWERS_S = 5
 # a thousand characters of search words take 12 kB in an address, and options come on top
 LONGEST_HEAD_BYTES = 1 << 16
 LONGEST_FRAME_BYTES = 2 << 20  # a WebSocket message, as a body
-# named, since it is imported where the package websockets is installed only
-_SOCKETS = "agentgym_suite.servers.web_sockets:PatientSocket"
 
 
 class DrainingServer(uvicorn.Server):
@@ -168,9 +167,15 @@ def server_config(app: ASGIApp, *, sockets: bool = False) -> uvicorn.Config:
         log_level="warning",
         access_log=False,
         server_header=False,
-        ws=_SOCKETS if sockets and find_spec("websockets") else "none",
+        ws=_socket_protocol() if sockets and find_spec("websockets") else "none",
         ws_max_size=LONGEST_FRAME_BYTES,
         ws_ping_timeout=None,  # a thinking model answers none for minutes; leases end the dead
         timeout_graceful_shutdown=LAST_ANSWERS_S,
         h11_max_incomplete_event_size=LONGEST_HEAD_BYTES,
     )
+
+
+def _socket_protocol() -> type[asyncio.Protocol]:
+    from agentgym_suite.servers.web_sockets import PatientSocket  # needs the package websockets
+
+    return PatientSocket
