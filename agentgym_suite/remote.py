@@ -241,7 +241,7 @@ class RemoteEnv(gym.Env[str, str]):
             TypeError: the action is not a str.
             UsageError: it is longer than the server takes.
             EpisodeNotRunning: before reset, or after the episode ended.
-            ServerUnreachable: no answer came; the same step may be tried again.
+            ServerUnreachable, ServerFull: no answer came; the same step may be tried again.
             RemoteEnvError: the server failed; the next reset makes a new session.
         """
         if not isinstance(action, str):

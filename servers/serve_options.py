@@ -142,12 +142,12 @@ def check_there(data: str, environment: str) -> None:
         DataMissing: there is neither such a data set nor such a file or folder.
         UsageError: no path can be like that.
     """
-    from agentgym_suite.arguments import check_path
+    from agentgym_suite.arguments import check_path, shown
     from agentgym_suite.data import named_data
 
     if named_data(data, environment) is None and not Path(check_path("data", data)).exists():
         raise DataMissing(
-            f"data is {data!r}, neither a file or folder nor a data set here; "
+            f"data is {shown(data)}, neither a file or folder nor a data set here; "
             "`agentgym-suite data list` shows what there is"
         )
 

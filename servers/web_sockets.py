@@ -36,23 +36,23 @@ class PatientSocket(WebSocketsSansIOProtocol, asyncio.BufferedProtocol):
     def handle_text(self, event: Any) -> None:
         """Take the first frame of a text."""
         self._decoder.reset()
-        if self._is_utf8(event):
+        if self._takes(event):
             super().handle_text(event)
 
     def handle_cont(self, event: Any) -> None:
         """Take a further frame of a message."""
-        if self.curr_msg_data_type == "bytes" or self._is_utf8(event):
+        if self.curr_msg_data_type == "bytes" or self._takes(event):
             super().handle_cont(event)
 
     async def send(self, message: Any) -> None:
         """Send what the application says."""
         await super().send(message)
+        # uvicorn would report a handshake that was refused as one that nobody answered
         if message["type"] == "websocket.http.response.body" and not message.get("more_body"):
-            self.handshake_complete = (
-                True  # or uvicorn reports a refusal as an unanswered handshake
-            )
+            self.handshake_complete = True
 
-    def _is_utf8(self, event: Any) -> bool:
+    def _takes(self, event: Any) -> bool:
+        """Whether a part of a text is UTF-8; if not, the socket is closed."""
         if self.close_sent:
             return False
         try:

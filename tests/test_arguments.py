@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,12 +17,36 @@ from agentgym_suite.arguments import (
     check_flag,
     check_path,
     check_seconds,
+    json_kind,
     offers,
     refuse_unknown,
     settings,
     shown,
+    shown_json,
 )
 from agentgym_suite.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "words"),
+    [
+        ("null", "null", "null"),
+        ("false", "boolean", "false"),
+        ("3", "number", "3"),
+        ("-0.5", "number", "-0.5"),
+        ('"a"', "text", "'a'"),
+        ("[null]", "list", "a list"),
+        ('{"a": 1}', "object", "an object"),
+    ],
+)
+def test_json_is_told_in_its_own_words(text: str, kind: str, words: str) -> None:
+    value = json.loads(text)
+    assert (json_kind(value), shown_json(value)) == (kind, words)
+
+
+def test_what_json_has_no_form_for_is_called_by_its_type() -> None:
+    assert (json_kind(b"a"), shown_json(b"a")) == ("bytes", "a bytes")
+    assert len(shown_json("a" * 10_000)) < 120
 
 
 class Shop:
