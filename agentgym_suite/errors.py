@@ -28,6 +28,7 @@ sentence: what, the value, what to do.
      |       +- WorkerLost               the worker that plays it died or could not start
      +- RetrievalError                   a retrieval index cannot be used
      +- RunError                         an evaluation run directory cannot be used
+     +- AnalyzerError                    an analyzer of trajectories gave no usable reply
 """
 
 from __future__ import annotations
@@ -154,3 +155,14 @@ class RetrievalError(AgentGymSuiteError):
 
 class RunError(AgentGymSuiteError):
     """An evaluation run directory cannot be used."""
+
+
+class AnalyzerError(AgentGymSuiteError):
+    """An analyzer of trajectories gave no usable reply; ``category`` says what was wrong."""
+
+    def __init__(self, category: str, message: str) -> None:
+        super().__init__(message)
+        self.category = category
+
+    def __reduce__(self) -> tuple[type[AnalyzerError], tuple[str, str]]:
+        return type(self), (self.category, str(self))
