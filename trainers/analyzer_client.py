@@ -225,7 +225,7 @@ class ChatAnalyzer:
 
     def _keep(self, digest: str, reply: AnalyzerReply) -> None:
         if self._cache is not None:
-            row = {"request_digest": digest, "reply": asdict(reply)}
+            row: dict[str, Json] = {"request_digest": digest, "reply": asdict(reply)}
             write_json_atomic(self._cache_file(digest), row)
 
     def _cache_file(self, digest: str) -> Path:
