@@ -24,6 +24,8 @@ Encode = Callable[[str], Sequence[int]]
 
 Span = tuple[int, int]
 
+_REPLACEMENT = "\ufffd"
+
 
 @dataclass(frozen=True, slots=True)
 class ActionRule:
@@ -104,9 +106,16 @@ class TokenText:
         if known is None:
             beginning = self._decode(self._ids[:count])
             settled = len(commonprefix([beginning, self.text]))
-            begun = settled + (len(beginning) > settled)
-            known = self._reached[count] = settled, min(begun, len(self.text))
+            begun = min(settled + (len(beginning) > settled), len(self.text))
+            if settled and beginning.endswith(_REPLACEMENT) and self._goes_on(count, beginning):
+                settled = begun - 1
+            known = self._reached[count] = settled, begun
         return known
+
+    def _goes_on(self, count: int, beginning: str) -> bool:
+        """Whether the next token is part of the last character, and not all of its own."""
+        longer = self._decode(self._ids[: count + 1])
+        return len(longer) < len(beginning) + len(self._decode(self._ids[count : count + 1]))
 
 
 def action_mask(

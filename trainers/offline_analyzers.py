@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from agentgym_suite.calls import Call, parse_calls
+from agentgym_suite.calls import Call, parse_calls, split_lines
 from agentgym_suite.errors import AnalyzerError, DataDamaged, DataMissing
 from agentgym_suite.files import make_folder
 from agentgym_suite.trainers.analyzer import Analyzer, AnalyzerReply
@@ -43,10 +43,10 @@ class NullAnalyzer:
 class RuleAnalyzer:
     """Fixed rules in the place of a language model; every record calls it "rules".
 
-    Evidence is every valid action of a success that changed the observation, one item for each
-    action, with all successes that took it as sources. A target gets the items whose action was
-    admissible in one of its states, or whose objects all occur in its record; those with the most
-    sources first, then those taken earliest.
+    Evidence is every valid action of a success that changed the observation (each call of one that
+    has several), one item for each, with all successes that took it as sources. A target gets the
+    items whose action was admissible in one of its states, or whose objects all occur in its
+    record; those with the most sources first, then those taken earliest.
     """
 
     label = "rules"
@@ -65,11 +65,12 @@ def _extract(request: AnalyzerRequest) -> dict[str, Any]:
     for trace in request.traces:
         taken = set()
         for index, step in enumerate(trace.steps):
-            action = collapsed(step.action)
-            changed = collapsed(step.pre) != collapsed(step.post)
-            if step.valid and action and changed and action not in taken:
-                taken.add(action)
-                sources.setdefault(action, []).append(_source(trace.traj_uid, index, step))
+            if not step.valid or collapsed(step.pre) == collapsed(step.post):
+                continue
+            for call in filter(None, map(collapsed, split_lines(step.action))):
+                if call not in taken:
+                    taken.add(call)
+                    sources.setdefault(call, []).append(_source(trace.traj_uid, index, step, call))
     found = sorted(sources.items(), key=lambda one: min(source["step"] for source in one[1]))
     return {
         "evidence": [
@@ -89,11 +90,11 @@ def _statement(action: str) -> str:
     return f"In a success this action had an effect: {shown}"
 
 
-def _source(traj_uid: str, index: int, step: TraceStep) -> dict[str, Any]:
+def _source(traj_uid: str, index: int, step: TraceStep, call: str) -> dict[str, Any]:
     return {
         "traj_uid": traj_uid,
         "step": index,
-        "action_quote": collapsed(step.action),
+        "action_quote": call,
         "pre_quote": collapsed(step.pre)[:_MOST_QUOTE_CHARACTERS],
         "post_quote": collapsed(step.post)[:_MOST_QUOTE_CHARACTERS],
     }
