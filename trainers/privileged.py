@@ -74,10 +74,10 @@ def pi_ids(text: str, encode: Encode, budget: int = PI_TOKENS) -> tuple[int, ...
         budget: most tokens of all.
 
     Raises:
-        UsageError: the budget is below 1.
+        UsageError: the budget is below 0.
     """
-    if budget < 1:
-        raise UsageError(f"the PI's budget is {budget} tokens; give at least 1")
+    if budget < 0:
+        raise UsageError(f"the PI's budget is {budget} tokens; give 0 for no PI, or more")
     guidance = tuple(encode(text)) if text.strip() else ()
     if not guidance:
         return ()
@@ -97,7 +97,7 @@ def pi_block(text: str, encode: Encode, budget: int = PI_TOKENS) -> str:
         budget: most tokens of all.
 
     Raises:
-        UsageError: the budget is below 1.
+        UsageError: the budget is below 0.
     """
     if not pi_ids(text, encode, budget):
         return ""

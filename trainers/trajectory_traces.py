@@ -60,7 +60,7 @@ class TraceGroup:
         group_uid: names the group.
         traces: one for each trajectory.
         verified_success: of each trajectory, 0 to 1; 0.5 and more is a success.
-        rewards: the terminal reward of each trajectory, as its advantage is made of.
+        rewards: the outcome of each trajectory that its advantage is made of.
         family: the task's family, for texts that are the same for all tasks of a family.
 
     Raises:
@@ -139,7 +139,8 @@ def trace_group(
         episodes: of the same task.
         traj_uids: the name of each episode's trajectory.
         task: the task in words; see ``trace_of``.
-        rewards: the terminal reward of each; the episodes' scores when not given.
+        rewards: the outcome of each that its advantage is made of; the sum of its steps' rewards
+            when not given.
 
     Raises:
         UsageError: names or rewards are not as many as episodes, or a name comes twice.
@@ -154,9 +155,13 @@ def trace_group(
         group_uid,
         tuple(trace_of(episode, uid, task) for episode, uid in pairs),
         tuple(float(episode.success) for episode in episodes),
-        tuple(rewards) if rewards is not None else tuple(e.score for e in episodes),
+        tuple(rewards) if rewards is not None else tuple(map(_reward, episodes)),
         episodes[0].task_family if episodes else "",
     )
+
+
+def _reward(episode: Episode) -> float:
+    return math.fsum(step.reward for step in episode.steps)
 
 
 @dataclass(frozen=True, slots=True)

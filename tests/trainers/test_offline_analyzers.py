@@ -127,7 +127,7 @@ def test_a_trace_holds_what_was_played_and_the_task_in_words() -> None:
         first.observation, first.action, first.next_observation, True, False, first.admissible
     )
     assert [step.done for step in trace.steps] == [False] * (len(trace.steps) - 1) + [True]
-    assert trace_group("g", [episode], ["t"]).rewards == (episode.score,)
+    assert trace_group("g", [episode], ["t"]).rewards == (sum(s.reward for s in episode.steps),)
     with pytest.raises(UsageError, match="1 episodes and 2 names"):
         trace_group("g", [episode], ["t", "u"])
 

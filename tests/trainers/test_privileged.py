@@ -70,8 +70,10 @@ def test_no_guidance_is_no_information() -> None:
     assert pi_ids("", words) == pi_ids(" \n", words) == ()
     assert pi_ids("x", lambda text: []) == ()
     assert pi_block(" ", words) == ""
-    with pytest.raises(UsageError, match="budget is 0"):
-        pi_ids("x", words, 0)
+    assert pi_ids("x", words, 0) == () and pi_block("x", words, 0) == ""
+    assert teacher_rows(ROWS, words, budget=0).rows == ()
+    with pytest.raises(UsageError, match="budget is -1"):
+        pi_ids("x", words, -1)
 
 
 @given(st.text(), st.integers(1, 300))
