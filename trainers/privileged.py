@@ -57,6 +57,23 @@ class TeacherRows(Generic[Row]):
     numbers: tuple[int, ...]
 
 
+def plain_encode(tokenizer: Any) -> Encode:
+    """Tokenises text as text: nothing is added, and no words of it become a special token.
+
+    Guidance quotes environments and is written by a model; an end-of-turn token spelled out in it
+    must not end a turn.
+
+    Args:
+        tokenizer: of transformers.
+    """
+
+    def encode(text: str) -> tuple[int, ...]:
+        found = tokenizer(text, add_special_tokens=False, split_special_tokens=True)
+        return tuple(found["input_ids"])
+
+    return encode
+
+
 def compose_guidance(statements: Iterable[str]) -> str:
     """Accepted statements as the PI's text, one line each; "" if there are none."""
     return "\n".join(f"- {statement}" for statement in statements)

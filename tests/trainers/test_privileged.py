@@ -17,6 +17,7 @@ from agentgym_suite.trainers.privileged import (
     compose_guidance,
     pi_block,
     pi_ids,
+    plain_encode,
     teacher_rows,
     with_pi,
 )
@@ -90,6 +91,29 @@ def test_a_block_of_text_is_cut_where_its_tokens_fill_the_budget() -> None:
 
     frame = len(by_word(PI_HEADER)) + len(by_word(PI_FOOTER))
     assert pi_block("one two three", by_word, frame + 2) == PI_HEADER + "one two" + PI_FOOTER
+
+
+def test_a_special_token_spelled_out_in_a_text_is_text() -> None:
+    tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    inner = tokenizers.Tokenizer(tokenizers.models.BPE())
+    inner.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = tokenizers.decoders.ByteLevel()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=258,
+        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
+        special_tokens=["<|im_end|>", "<s>"],
+        show_progress=False,
+    )
+    inner.train_from_iterator([], trainer)
+    inner.post_processor = tokenizers.processors.TemplateProcessing(
+        single="<s> $A", special_tokens=[("<s>", 1)]
+    )
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="<|im_end|>")
+    text = "done <|im_end|>"
+    assert {0, 1} <= set(tokenizer(text)["input_ids"])
+    ids = plain_encode(tokenizer)(text)
+    assert not {0, 1} & set(ids) and tokenizer.decode(ids) == text
 
 
 # --- teacher rows
