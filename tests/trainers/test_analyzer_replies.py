@@ -143,7 +143,10 @@ def test_supported_evidence_is_accepted_with_its_sources() -> None:
         (source("nobody"), "an unknown trajectory"),
         (source(number=4), "a step that is not there"),
         (source(number=-1), "a step before the first"),
-        (source(number=1, action_quote="juggle mug 1"), "an action that was refused"),
+        (
+            source(number=1, action_quote="juggle", pre_quote="", post_quote="Nothing happens."),
+            "an action that was refused",
+        ),
         (source(action_quote="go to shelf 2"), "another action"),
         (source(action_quote=""), "no action"),
         (source(action_quote=" "), "a blank action"),

@@ -149,6 +149,7 @@ def test_an_action_is_evidence_once_with_every_success_that_took_it() -> None:
         "move mug 1 to desk 2",
     ]  # fmt: skip
     assert [s.traj_uid for s in taken["take mug 1 from shelf 1"]] == ["a", "b"]
+    assert found.discarded == {}  # the refused one was not even proposed
     assert found.evidence[0].statement == "In a success this action had an effect: go to shelf 1"
 
 
@@ -177,9 +178,10 @@ def test_an_item_applies_where_all_its_objects_were_met() -> None:
     (guidance,) = found.guidance["x"].guidance
     assert guidance.statement.endswith("clean mug 1 with sink 1")
     assert guidance.support == (Support("post", "sink 1", 0),)
-    nothing = TraceStep("A mug 1 is here.", "look", "", True)
-    abstained = analyze_group(contrasted(kitchen(nothing)), RuleAnalyzer())
-    assert abstained.no_hint["x"] == "alignment_abstained"
+    for some in ("A mug 1 is here.", "A sink 1 is here."):
+        partly = TraceStep(some, "look", "", True)
+        abstained = analyze_group(contrasted(kitchen(partly)), RuleAnalyzer())
+        assert abstained.no_hint["x"] == "alignment_abstained"
 
 
 def test_what_more_successes_did_comes_first_and_no_more_than_eight_items() -> None:
