@@ -8,18 +8,70 @@ from typing import Any, Literal
 
 from agentgym_suite.evaluation.intervals import Interval, no_interval
 
+RESULTS_SCHEMA_VERSION = 2
+SMALL_SAMPLE = 30
+"""Below so many tasks a sample is too small for firm statements."""
+JSON_NAMES: Mapping[str, str] = {"estimate": "est"}
+"""Fields of an interval that JSON calls otherwise."""
 _DECIMALS = 12  # far below any interval's width, far above the last bits of a sum
 
 
 @dataclass(frozen=True, slots=True)
 class FamilyRate:
-    """Success within one task family: ``k`` of ``n`` episodes, with its interval."""
+    """Success within one group of tasks: ``k`` of ``n`` episodes, with its interval.
+
+    Attributes:
+        k: episodes that succeeded.
+        n: episodes planned.
+        est: the rate; None, like the next three, while the run is incomplete.
+        low: lower end of its 95 % interval.
+        high: upper end.
+        score: mean score of the tasks.
+    """
 
     k: int
     n: int
     est: float | None
     low: float | None
     high: float | None
+    score: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LengthRate:
+    """Success on the tasks whose oracle needs so many steps.
+
+    Attributes:
+        k: episodes that succeeded.
+        n: episodes planned.
+        est: the rate; None, like its ends, while the run is incomplete.
+        low: lower end of its 95 % interval.
+        high: upper end.
+        extra_steps: mean of the steps beyond the oracle's over the episodes that succeeded; None
+            without one.
+    """
+
+    k: int
+    n: int
+    est: float | None
+    low: float | None
+    high: float | None
+    extra_steps: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """What varies between repetitions; no confidence interval.
+
+    Attributes:
+        mean: mean of the repetitions' means.
+        std: their sample deviation (n-1).
+        n: how many repetitions.
+    """
+
+    mean: float
+    std: float
+    n: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,36 +133,63 @@ class EnvResults:
     Attributes:
         split: split of the tasks, "" if the suite names none.
         n_tasks: tasks.
+        small_sample: whether these are too few for firm statements.
         trials: trials of each.
+        horizon: most steps of an episode; None where there is no bound.
+        scorer: the script whose exact match and F1 the answers are measured by; "" for none.
         planned: episodes, tasks times trials; every rate divides by it.
         finished: episodes that came to an end of their own.
         successes: how many of them succeeded.
         success: success rate; without estimate while the run is incomplete.
         score: mean score, likewise.
+        pass_at: k -> chance that one of k trials succeeds, likewise.
+        pass_hat: k -> chance that all of k trials succeed, likewise.
+        seeds: how the success rate varies between the trials; None of one trial, likewise.
         families: success by task family; empty where tasks have none.
+        breakdowns: success by what else tells tasks apart, such as the data set or the hops.
+        oracle_lengths: success by the steps of the task's stored solution; empty without any.
         metrics: means of the environment's metrics and of the steps played.
+        retrieval: recall of what was to be found, searches and expansions of an episode.
         outcomes: episodes by outcome.
+        truncated: share of the planned episodes that a step limit or a full context ended; None
+            while the run is incomplete.
         invalid_steps: share of steps whose action was invalid; None without steps.
+        repeated_steps: share of steps whose action was that of the step before; likewise.
+        format_errors: invalid steps by reason, quoted texts and numbers left out.
         tokens: tokens of all model calls.
         cost: US dollars; None without a price table.
+        price_table: the dated table they are from; None without one.
         latency: percentiles of ``model`` and ``env``.
         failures: what broke, by kind and origin.
     """
 
     split: str
     n_tasks: int
+    small_sample: bool
     trials: int
+    horizon: int | None
+    scorer: str
     planned: int
     finished: int
     successes: int
     success: Interval
     score: Interval
+    pass_at: Mapping[str, Interval]
+    pass_hat: Mapping[str, Interval]
+    seeds: Spread | None
     families: Mapping[str, FamilyRate]
+    breakdowns: Mapping[str, Mapping[str, FamilyRate]]
+    oracle_lengths: Mapping[str, LengthRate]
     metrics: Mapping[str, Interval]
+    retrieval: Mapping[str, Interval]
     outcomes: Mapping[str, int]
+    truncated: float | None
     invalid_steps: float | None
+    repeated_steps: float | None
+    format_errors: Mapping[str, int]
     tokens: TokenTotals
     cost: float | None
+    price_table: str | None
     latency: Mapping[str, Latency]
     failures: tuple[FailureCount, ...]
 
@@ -160,6 +239,40 @@ class Macro:
 
 
 @dataclass(frozen=True, slots=True)
+class StandingVerdict:
+    """What became of replaying a run.
+
+    Attributes:
+        verdict: such as "verified".
+        digest: of the files that the verdict was given for.
+        at: when, ISO 8601 in UTC.
+    """
+
+    verdict: str
+    digest: str
+    at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """What identifies the data, the versions and the code behind a run.
+
+    Attributes:
+        data_digests: environment -> digest of its data, where it tells one.
+        index_digests: environment -> digest of its index, likewise.
+        environments: environment -> everything that it tells of itself.
+        git: commit, and whether files differed from it; None outside a repository.
+        packages: version of each; None if it is not installed.
+    """
+
+    data_digests: Mapping[str, str]
+    index_digests: Mapping[str, str]
+    environments: Mapping[str, Any]
+    git: Mapping[str, Any]
+    packages: Mapping[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
 class RunResults:
     """The results of one run.
 
@@ -177,7 +290,7 @@ class RunResults:
         envs: results by environment.
         macro: means over the environments.
         bounds: by environment, of an incomplete run; None of a complete one.
-        verification: verdict of a replay; None before it.
+        verification: the verdict of a replay that still stands; None without one.
         provenance: what identifies data, versions and commit.
     """
 
@@ -194,8 +307,8 @@ class RunResults:
     envs: Mapping[str, EnvResults]
     macro: Macro
     bounds: Mapping[str, EnvBounds] | None
-    verification: Mapping[str, Any] | None
-    provenance: Mapping[str, Any]
+    verification: StandingVerdict | None
+    provenance: Provenance
 
     def as_dict(self) -> dict[str, Any]:
         """The results as JSON values, floats rounded to 12 decimals."""
@@ -205,8 +318,7 @@ class RunResults:
 def plain(value: Any) -> Any:
     """A typed value as JSON values, floats rounded to 12 decimals."""
     if isinstance(value, Interval):
-        estimate, low, high, method, n = value
-        return plain({"est": estimate, "low": low, "high": high, "method": method, "n": n})
+        return plain({JSON_NAMES.get(k, k): v for k, v in value._asdict().items()})
     if is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):

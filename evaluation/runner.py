@@ -29,6 +29,7 @@ from agentgym_suite.evaluation.run_directory import (
 )
 from agentgym_suite.evaluation.scoring import results_bytes, score_run
 from agentgym_suite.evaluation.settings import AgentSpec, OnProgress, RunOptions, RunProgress, Stop
+from agentgym_suite.evaluation.verdicts import with_verdict
 from agentgym_suite.ray_pool import RayEnvPool, connected
 from agentgym_suite.rollouts import MakeEnv, run_episodes
 
@@ -79,7 +80,7 @@ def run_suite(
             setup_s=opened.setup_s,
             wall_s=run.header["wall_s"] + played.wall_s,
         )
-        results = score_run(folder)
+        results = with_verdict(folder, score_run(folder))
         run.write(RESULTS, results_bytes(results))
     return results
 

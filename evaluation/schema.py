@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from agentgym_suite.evaluation.records import EpisodeRecord
+from agentgym_suite.evaluation.results import JSON_NAMES, RunResults
 
 _PLAIN: dict[Any, str] = {
     str: "string",
@@ -25,16 +26,22 @@ _LARGEST = 2**63  # of an integer: seeds stay below it, and sums of such numbers
 
 def published_schemas() -> dict[Path, str]:
     """The schema files that lie beside this module, as they should be: path -> text."""
-    episode = json_schema(EpisodeRecord, "agentgym_suite episode record")
-    text = json.dumps(episode, indent=1, ensure_ascii=False) + "\n"
-    return {Path(__file__).with_name("episode.schema.json"): text}
+    schemas = {
+        "episode.schema.json": json_schema(EpisodeRecord, "agentgym_suite episode record"),
+        "results.schema.json": json_schema(RunResults, "agentgym_suite results of a run"),
+    }
+    return {
+        Path(__file__).with_name(name): json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
+        for name, schema in schemas.items()
+    }
 
 
 def json_schema(cls: type, title: str) -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of a class, all of whose fields are required.
 
     Args:
-        cls: a dataclass, which allows no other field, or a TypedDict, which allows any.
+        cls: a dataclass or NamedTuple, which allow no other field, or a TypedDict, which
+            allows any.
         title: what the schema is called.
     """
     return {
@@ -117,13 +124,22 @@ _KINDS: Mapping[str, Callable[[Any], bool]] = {
 def _of_class(cls: type) -> dict[str, Any]:
     hints = get_type_hints(cls)
     typed = is_typeddict(cls)
-    names = list(hints) if typed else [field.name for field in fields(cls)]
+    names = [field.name for field in fields(cls)] if is_dataclass(cls) else list(hints)
+    shown = {name: JSON_NAMES.get(name, name) if _is_named_tuple(cls) else name for name in names}
     described = {
         "type": "object",
-        "properties": {name: _of(hints[name]) for name in names},
-        "required": names,
+        "properties": {shown[name]: _of(hints[name]) for name in names},
+        "required": list(shown.values()),
     }
     return described if typed else {**described, "additionalProperties": False}
+
+
+def _is_named_tuple(cls: type) -> bool:
+    return issubclass(cls, tuple) and hasattr(cls, "_fields")
+
+
+def _has_fields(cls: type) -> bool:
+    return is_dataclass(cls) or is_typeddict(cls) or _is_named_tuple(cls)
 
 
 def _of(hint: Any) -> dict[str, Any]:
@@ -131,15 +147,15 @@ def _of(hint: Any) -> dict[str, Any]:
         return {}
     if hint in _PLAIN:
         return {"type": _PLAIN[hint]}
-    if isinstance(hint, type) and (is_dataclass(hint) or is_typeddict(hint)):
+    if isinstance(hint, type) and _has_fields(hint):
         return _of_class(hint)
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         return {"anyOf": [_of(argument) for argument in arguments]}
     if origin is Literal:
         return {"enum": list(arguments)}
-    if origin is list:
+    if origin in (list, tuple):
         return {"type": "array", "items": _of(arguments[0])}
-    if origin is dict:
+    if origin in (dict, Mapping):
         return {"type": "object", "additionalProperties": _of(arguments[1])}
     raise TypeError(f"no JSON Schema for {hint!r}")

@@ -16,6 +16,7 @@ from agentgym_suite.evaluation.run_directory import OWN_FILES, holds_records
 from agentgym_suite.evaluation.run_header import RUN, read_run
 from agentgym_suite.evaluation.scoring import score_run
 from agentgym_suite.evaluation.suites import shown_ids
+from agentgym_suite.evaluation.verdicts import with_verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,9 @@ def load_runs(folders: Sequence[Path]) -> list[ScoredRun]:
     Raises:
         RunError: a folder holds no run, or the runs are of different suites.
     """
-    return ranked([ScoredRun(path, read_run(path), score_run(path)) for path in folders])
+    return ranked(
+        [ScoredRun(path, read_run(path), with_verdict(path, score_run(path))) for path in folders]
+    )
 
 
 def ranked(runs: Sequence[ScoredRun]) -> list[ScoredRun]:

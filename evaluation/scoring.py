@@ -1,16 +1,10 @@
-"""From a run's records to its results; a pure function of the directory's files.
-
-Records are read one at a time and reduced at once, so that a run of any length is scored in
-little memory. Nothing depends on the order in which episodes were finished.
-"""
+"""From a run's records to its results; a pure function of the directory's files."""
 
 from __future__ import annotations
 
 import math
-from array import array
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,8 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agentgym_suite.errors import RunError
-from agentgym_suite.evaluation.episode_keys import EpisodeKey, key_of, planned_keys
+from agentgym_suite.evaluation.breakdowns import (
+    breakdowns,
+    families,
+    length_rates,
+    stored_lengths,
+)
 from agentgym_suite.evaluation.intervals import (
     Interval,
     macro_interval,
@@ -29,26 +27,29 @@ from agentgym_suite.evaluation.intervals import (
     task_bootstraps,
     task_means,
 )
+from agentgym_suite.evaluation.repeated_trials import pass_intervals, trial_spread
 from agentgym_suite.evaluation.results import (
+    RESULTS_SCHEMA_VERSION,
+    SMALL_SAMPLE,
     Bounds,
     EnvBounds,
     EnvResults,
     FailureCount,
-    FamilyRate,
     Latency,
     Macro,
+    Provenance,
     RunName,
     RunResults,
     SuiteName,
     TokenTotals,
 )
-from agentgym_suite.evaluation.run_directory import ATTEMPTS, EPISODES, read_records
 from agentgym_suite.evaluation.run_header import read_run
+from agentgym_suite.evaluation.tallies import EpisodeSummary, Tally, provenance_of, read_tallies
 from agentgym_suite.files import canonical_json
 
-RESULTS_SCHEMA_VERSION = 1
 _DIGEST_SHOWN = 12
-_MESSAGE_SHOWN = 200  # characters
+_REASONS_SHOWN = 12
+_OTHER_REASONS = "other reasons"
 
 
 def score_run(folder: Path) -> RunResults:
@@ -58,13 +59,7 @@ def score_run(folder: Path) -> RunResults:
         RunError: the folder holds no run, or its records cannot be read or are not its own.
     """
     header = read_run(folder)
-    suite = header["suite"]
-    tallies = {entry["id"]: _Tally(entry) for entry in suite["content"]["env"]}
-    for record in read_records(folder / EPISODES):
-        _tally_of(tallies, record, folder / EPISODES).add(record)
-    for record in read_records(folder / ATTEMPTS):
-        _tally_of(tallies, record, folder / ATTEMPTS).add_attempt(record)
-    return _results(header, tallies)
+    return _results(header, read_tallies(folder, header))
 
 
 def results_bytes(results: RunResults) -> bytes:
@@ -72,95 +67,7 @@ def results_bytes(results: RunResults) -> bytes:
     return (canonical_json(results.as_dict()) + "\n").encode("utf-8")
 
 
-def _tally_of(tallies: Mapping[str, _Tally], record: Mapping[str, Any], path: Path) -> _Tally:
-    key = key_of(record)
-    tally = tallies.get(key.env_id)
-    if tally is None or key not in tally.plan:
-        raise RunError(f"{path} has the episode {key}, which its suite does not plan")
-    return tally
-
-
-@dataclass(frozen=True, slots=True)
-class EpisodeSummary:
-    """What scoring needs of a finished episode."""
-
-    score: float
-    success: bool
-    family: str
-    outcome: str
-    n_steps: int
-    metrics: Mapping[str, float | None]
-    failure: tuple[str, str] | None
-
-
-class _Tally:
-    """The records of one environment, reduced."""
-
-    def __init__(self, entry: Mapping[str, Any]) -> None:
-        self.split: str = entry["split"]
-        self.tasks: Sequence[str] = entry["tasks"]
-        self.trials: int = entry["trials"]
-        self.plan = dict.fromkeys(planned_keys(entry))  # a set that keeps its order
-        self.summaries: dict[EpisodeKey, EpisodeSummary] = {}
-        self.lost: dict[EpisodeKey, tuple[str, str]] = {}
-        self.families: dict[EpisodeKey, str] = {}
-        self.attempts: Counter[tuple[str, str]] = Counter()
-        self.messages: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-        self.steps = 0
-        self.invalid_steps = 0
-        self.tokens: Counter[str] = Counter()
-        self.latencies = {"model": array("d"), "env": array("d")}
-
-    @property
-    def complete(self) -> bool:
-        return len(self.summaries) == len(self.plan)
-
-    def add(self, record: Mapping[str, Any]) -> None:
-        key = key_of(record)
-        if key in self.summaries:
-            raise RunError(f"the run holds the episode {key} twice; move it away")
-        failure = None if record["failure"] is None else self._failure(record["failure"])
-        self.summaries[key] = EpisodeSummary(
-            record["score"] or 0.0,
-            record["success"],
-            record["task_family"],
-            record["outcome"],
-            record["n_steps"],
-            record["metrics"],
-            failure,
-        )
-        for step in record["steps"]:
-            self.steps += 1
-            self.invalid_steps += not step["action_valid"]
-            self.tokens.update(step["tokens"])
-            for part, seconds in step["latency_s"].items():
-                if seconds is not None:
-                    self.latencies[part].append(seconds)
-
-    def add_attempt(self, record: Mapping[str, Any]) -> None:
-        key = key_of(record)
-        failure = self._failure(record["failure"])
-        self.attempts[failure] += 1
-        if key not in self.summaries:  # the file of finished episodes has been read before
-            self.lost[key] = failure
-            self.families[key] = record["task_family"]
-
-    def _failure(self, failure: Mapping[str, str]) -> tuple[str, str]:
-        """Kind and origin; the message's first line is counted."""
-        kind = failure["kind"], failure["origin"]
-        first_line = failure["message"].strip().partition("\n")[0][:_MESSAGE_SHOWN]
-        self.messages[kind][first_line] += 1
-        return kind
-
-    def by_task(self, value_of: Callable[[EpisodeSummary], float]) -> list[list[float]]:
-        """A value of every trial of every task, in the suite's order."""
-        values: dict[str, list[float]] = {task: [] for task in self.tasks}
-        for key in self.plan:
-            values[key.task_id].append(value_of(self.summaries[key]))
-        return list(values.values())
-
-
-def _results(header: Mapping[str, Any], tallies: Mapping[str, _Tally]) -> RunResults:
+def _results(header: Mapping[str, Any], tallies: Mapping[str, Tally]) -> RunResults:
     suite = header["suite"]
     planned = sum(len(tally.plan) for tally in tallies.values())
     finished = sum(len(tally.summaries) for tally in tallies.values())
@@ -200,50 +107,108 @@ def _results(header: Mapping[str, Any], tallies: Mapping[str, _Tally]) -> RunRes
         macro=_macro(list(tallies.values())),
         bounds=None if complete else {env_id: _bounds(tally) for env_id, tally in tallies.items()},
         verification=None,
-        provenance={
-            "environments": header["config"]["environments"],
-            "git": header["git"],
-            "packages": header["packages"],
-        },
+        provenance=_provenance(header),
     )
 
 
-def _env_results(tally: _Tally) -> EnvResults:
+def _provenance(header: Mapping[str, Any]) -> Provenance:
+    environments = header["config"]["environments"]
+    told = {env_id: provenance_of(environments, env_id) for env_id in environments}
+
+    def digests(name: str) -> dict[str, str]:
+        return {env_id: one[name] for env_id, one in told.items() if _text(one.get(name))}
+
+    return Provenance(
+        data_digests=digests("data_digest"),
+        index_digests=digests("index_digest"),
+        environments=environments,
+        git=header["git"],
+        packages=header["packages"],
+    )
+
+
+def _env_results(tally: Tally) -> EnvResults:
     summaries = list(tally.summaries.values())
+    outcomes = Counter(summary.outcome for summary in summaries)
+    cut = sum(count for outcome, count in outcomes.items() if outcome.startswith("truncated"))
+    pass_at, pass_hat = _passes(tally)
     return EnvResults(
         split=tally.split,
         n_tasks=len(tally.tasks),
+        small_sample=len(tally.tasks) < SMALL_SAMPLE,
         trials=tally.trials,
+        horizon=_horizon(tally),
+        scorer=_text(tally.provenance.get("scorer")),
         planned=len(tally.plan),
         finished=len(summaries),
         successes=sum(summary.success for summary in summaries),
         success=success_interval(tally.by_task(_success)) if tally.complete else _missing(tally),
         score=task_bootstrap(_score_means(tally)) if tally.complete else _missing(tally),
-        families=_families(tally),
+        pass_at=pass_at,
+        pass_hat=pass_hat,
+        seeds=trial_spread(tally.by_task(_success)) if tally.complete else None,
+        families=families(tally),
+        breakdowns=breakdowns(tally),
+        oracle_lengths=length_rates(tally, stored_lengths(tally)),
         metrics=_metrics(tally) if tally.complete else {},
-        outcomes=dict(sorted(Counter(summary.outcome for summary in summaries).items())),
+        retrieval=_retrieval(tally) if tally.complete else {},
+        outcomes=dict(sorted(outcomes.items())),
+        truncated=cut / len(tally.plan) if tally.complete else None,
         invalid_steps=tally.invalid_steps / tally.steps if tally.steps else None,
+        repeated_steps=tally.repeated_steps / tally.steps if tally.steps else None,
+        format_errors=_format_errors(tally.format_errors),
         tokens=TokenTotals(*(tally.tokens[part] for part in ("prompt", "completion", "cached"))),
-        cost=None,
+        cost=None if None in tally.price_tables or not summaries else math.fsum(tally.prices),
+        price_table=_price_table(tally),
         latency={part: _latency(seconds) for part, seconds in tally.latencies.items()},
         failures=_failures(tally),
     )
+
+
+def _horizon(tally: Tally) -> int | None:
+    """The step limit that was in force: the environment's own where the suite sets none."""
+    told = tally.provenance.get("horizon", tally.max_steps)
+    return told if type(told) is int else tally.max_steps
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _passes(tally: Tally) -> tuple[dict[str, Interval], dict[str, Interval]]:
+    if tally.complete:
+        return pass_intervals(tally.by_task(_success))
+    missing = {str(k): _missing(tally) for k in range(1, tally.trials + 1)}
+    return missing, dict(missing)
+
+
+def _format_errors(reasons: Counter[str]) -> dict[str, int]:
+    """The most frequent reasons, best known first by name; what is rarer is counted together."""
+    ordered = sorted(reasons, key=lambda name: (-reasons[name], name))
+    shown = {name: reasons[name] for name in ordered[:_REASONS_SHOWN]}
+    rest = sum(reasons[name] for name in ordered[_REASONS_SHOWN:])
+    return {**shown, _OTHER_REASONS: rest} if rest else shown
+
+
+def _price_table(tally: Tally) -> str | None:
+    names = [name for name in tally.price_tables if name is not None]
+    return ", ".join(sorted(names)) or None
 
 
 def _success(summary: EpisodeSummary) -> float:
     return float(summary.success)
 
 
-def _score_means(tally: _Tally) -> NDArray[np.float64]:
+def _score_means(tally: Tally) -> NDArray[np.float64]:
     return task_means(tally.by_task(lambda summary: summary.score))
 
 
-def _missing(tally: _Tally) -> Interval:
+def _missing(tally: Tally) -> Interval:
     missing = len(tally.plan) - len(tally.summaries)
     return no_interval(f"incomplete: {missing} of {len(tally.plan)} episodes are missing")
 
 
-def _macro(tallies: Sequence[_Tally]) -> Macro:
+def _macro(tallies: Sequence[Tally]) -> Macro:
     if not all(tally.complete for tally in tallies):
         return Macro(no_interval("incomplete"), no_interval("incomplete"))
     if len(tallies) == 1:
@@ -255,7 +220,7 @@ def _macro(tallies: Sequence[_Tally]) -> Macro:
     )
 
 
-def _bounds(tally: _Tally) -> EnvBounds:
+def _bounds(tally: Tally) -> EnvBounds:
     planned = len(tally.plan)
     missing = planned - len(tally.summaries)
 
@@ -269,26 +234,7 @@ def _bounds(tally: _Tally) -> EnvBounds:
     )
 
 
-def _families(tally: _Tally) -> dict[str, FamilyRate]:
-    """Success by family; an episode that is missing counts as none, like everywhere."""
-    trials: dict[str, dict[str, list[float]]] = {}
-    for key in tally.plan:
-        summary = tally.summaries.get(key)
-        family = tally.families.get(key, "") if summary is None else summary.family
-        if family:
-            success = 0.0 if summary is None else float(summary.success)
-            trials.setdefault(family, {}).setdefault(key.task_id, []).append(success)
-    rates = {}
-    for family, by_task in sorted(trials.items()):
-        values = list(by_task.values())
-        rate = success_interval(values) if tally.complete else no_interval("incomplete")
-        k = round(sum(map(sum, values)))
-        n = sum(map(len, values))
-        rates[family] = FamilyRate(k, n, rate.estimate, rate.low, rate.high)
-    return rates
-
-
-def _metrics(tally: _Tally) -> dict[str, Interval]:
+def _metrics(tally: Tally) -> dict[str, Interval]:
     names = sorted({name for summary in tally.summaries.values() for name in summary.metrics})
     columns = [task_means(tally.by_task(lambda summary: float(summary.n_steps)))]
     # An episode that broke before its first observation has no metrics: it counts as 0.
@@ -303,6 +249,34 @@ def _metric(name: str, summary: EpisodeSummary) -> float:
     return summary.metrics.get(name) or 0.0
 
 
+def _retrieval(tally: Tally) -> dict[str, Interval]:
+    """Recall of what was to be found, and searches and expansions of an episode."""
+    names = {name for summary in tally.summaries.values() for name in summary.metrics}
+    found: dict[str, Interval] = {}
+    if "support_recall" in names:
+        found[f"recall@{tally.provenance.get('top_k', '?')}"] = _support_recall(tally)
+    columns = {
+        "recall" if cut == "all" else f"recall@{cut}": f"recall_{cut}"
+        for cut in ("20", "50", "100", "all")
+    }
+    columns |= {"searches": "search_calls", "expansions": "expand_calls"}
+    if "search_calls" not in names:
+        columns["searches"] = "searches"
+    for shown, name in columns.items():
+        if name in names:
+            found[shown] = task_bootstrap(task_means(tally.by_task(partial(_metric, name))))
+    return found
+
+
+def _support_recall(tally: Tally) -> Interval:
+    """Over the questions whose supporting titles are known; the others tell nothing of recall."""
+    recall = task_means(tally.by_task(partial(_metric, "support_recall")))
+    known = task_means(tally.by_task(partial(_metric, "support_known"))) > 0
+    if not known.any():
+        return no_interval("no question's supporting titles are known")
+    return task_bootstrap(recall[known])
+
+
 def _latency(seconds: Iterable[float]) -> Latency:
     ordered = sorted(seconds)
     if not ordered:
@@ -311,7 +285,7 @@ def _latency(seconds: Iterable[float]) -> Latency:
     return Latency(p50, p95)
 
 
-def _failures(tally: _Tally) -> tuple[FailureCount, ...]:
+def _failures(tally: Tally) -> tuple[FailureCount, ...]:
     ended = Counter(b.failure for b in tally.summaries.values() if b.failure is not None)
     episodes = ended + Counter(tally.lost.values())
     attempts = ended + tally.attempts

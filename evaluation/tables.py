@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agentgym_suite.evaluation.intervals import Interval
-from agentgym_suite.evaluation.results import Bounds, EnvResults, FailureCount
+from agentgym_suite.evaluation.results import SMALL_SAMPLE, Bounds, EnvResults, FailureCount
 from agentgym_suite.evaluation.scored_runs import ScoredRun, place
-
-SMALL_SAMPLE = 30
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from agentgym_suite.errors import RunError
 from agentgym_suite.evaluation.episode_keys import EpisodeKey
+from agentgym_suite.evaluation.results import (
+    RESULTS_SCHEMA_VERSION,
+    RunResults,
+    StandingVerdict,
+)
 from agentgym_suite.evaluation.run_directory import (
     ATTEMPTS,
     EPISODES,
@@ -123,12 +128,13 @@ class Verification:
             return f"verified-sample {self.replayed} of {self.finished}"
         return self.verdict
 
-    def in_results(self) -> dict[str, str]:
+    def in_results(self) -> StandingVerdict:
         """What ``results.json`` says of it."""
-        return {"verdict": self.title, "digest": json_digest(self.files), "at": self.at}
+        return StandingVerdict(self.title, json_digest(self.files), self.at)
 
 
 _SCHEMA = json_schema(Verification, "agentgym_suite verification")
+_STANDING_SCHEMA = json_schema(StandingVerdict, "standing verdict")
 
 
 def bound_files(folder: Path) -> dict[str, str]:
@@ -137,6 +143,10 @@ def bound_files(folder: Path) -> dict[str, str]:
     Raises:
         RunError: the folder holds no run.
     """
+    return {**_record_digests(folder), RESULTS: json_digest(read_results(folder))}
+
+
+def _record_digests(folder: Path) -> dict[str, str]:
     header = read_run(folder)
     digests = {
         name: f"sha256:{sha256_file(folder / name)}"
@@ -144,7 +154,6 @@ def bound_files(folder: Path) -> dict[str, str]:
         if (folder / name).is_file()
     }
     digests[RUN] = json_digest({"suite": header["suite"], "config": header["config"]})
-    digests[RESULTS] = json_digest(read_results(folder))
     return digests
 
 
@@ -152,7 +161,7 @@ def read_results(folder: Path) -> dict[str, Any] | None:
     """``results.json`` of a run, without the verdict that may stand in it; None if damaged.
 
     Raises:
-        RunError: it is absent.
+        RunError: it is absent, or of an older schema version.
     """
     try:
         results = json.loads((folder / RESULTS).read_bytes())
@@ -163,13 +172,78 @@ def read_results(folder: Path) -> dict[str, Any] | None:
         ) from error
     except (ValueError, RecursionError):
         return None
-    return {**results, "verification": None} if isinstance(results, dict) else None
+    if not isinstance(results, dict):
+        return None
+    version = results.get("schema_version")
+    if type(version) is int and version < RESULTS_SCHEMA_VERSION:
+        raise RunError(
+            f"{folder / RESULTS} has schema version {version}, this version of the suite writes "
+            f"{RESULTS_SCHEMA_VERSION}; `agentgym-suite report {folder}` makes it anew from the "
+            "records"
+        )
+    return {**results, "verification": None}
 
 
 def write_verification(folder: Path, verification: Verification) -> None:
-    """Store a verdict in the run's folder."""
+    """Store a verdict in the run's folder, and its title in ``results.json``.
+
+    Results in another spelling than their own stay as they are: that is what the verdict tells.
+    """
     text = json.dumps(asdict(verification), indent=1, sort_keys=True, ensure_ascii=False)
     write_derived(folder / VERIFICATION, (text + "\n").encode("utf-8", "replace"))
+    data, results = (folder / RESULTS).read_bytes(), read_results(folder)
+    if results is not None and data == as_written(data):
+        told = {**results, "verification": asdict(verification.in_results())}
+        write_derived(folder / RESULTS, (canonical_json(told) + "\n").encode("utf-8"))
+
+
+def as_written(data: bytes) -> bytes:
+    """The bytes that the harness would have written for the JSON value in ``data``; b"" for none.
+
+    A value that is no strict JSON has none.
+    """
+    try:
+        return (canonical_json(json.loads(data)) + "\n").encode("utf-8")
+    except (ValueError, RecursionError):
+        return b""
+
+
+def misstated_verdict(folder: Path) -> dict[str, tuple[Any, Any]]:
+    """Where ``results.json`` states another verdict than ``verification.json`` gives.
+
+    Returns:
+        Field -> what it states and what was given; empty where they agree or one is silent.
+    """
+    stated = json.loads((folder / RESULTS).read_bytes()).get("verification", "absent")
+    if stated is None:
+        return {}
+    if misfit(stated, _STANDING_SCHEMA):
+        return {"verification": (stated, None)}
+    try:
+        verification = read_verification(folder)
+    except RunError:
+        verification = None
+    given = stated if verification is None else asdict(verification.in_results())
+    return {} if stated == given else {"verification": (stated, given)}
+
+
+def with_verdict(folder: Path, results: RunResults) -> RunResults:
+    """The results with the verdict on them, where one was given for them and these records.
+
+    Args:
+        folder: the run.
+        results: as ``score_run`` gives them, whatever ``results.json`` says now.
+    """
+    try:
+        verification = read_verification(folder)
+    except RunError:  # a damaged verdict is none
+        return results
+    if verification is None:
+        return results
+    counted = json_digest({**results.as_dict(), "verification": None})
+    if {**_record_digests(folder), RESULTS: counted} != verification.files:
+        return results
+    return replace(results, verification=verification.in_results())
 
 
 def read_verification(folder: Path) -> Verification | None:

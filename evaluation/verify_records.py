@@ -6,7 +6,6 @@ seeds, and the results must be what the records give, byte for byte.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,13 @@ from agentgym_suite.evaluation.run_directory import ATTEMPTS, EPISODES, RESULTS,
 from agentgym_suite.evaluation.scoring import score_run
 from agentgym_suite.evaluation.suite_fit import fit
 from agentgym_suite.evaluation.suites import EnvEntry, episode_seed, suite_digest
-from agentgym_suite.evaluation.verdicts import Mismatch, read_results, shown_difference
+from agentgym_suite.evaluation.verdicts import (
+    Mismatch,
+    as_written,
+    misstated_verdict,
+    read_results,
+    shown_difference,
+)
 from agentgym_suite.files import canonical_json, json_digest
 from agentgym_suite.tasks import TaskSet
 
@@ -116,14 +121,11 @@ def result_mismatches(folder: Path) -> list[Mismatch]:
     except RunError as error:
         return [_of_run("records", str(error), "records that can be scored")]
     changed = _differing_leaves(stored, counted)
+    changed |= misstated_verdict(folder) if not changed else {}
     text = (folder / RESULTS).read_bytes()
-    if not changed and text != _as_written(text):
+    if not changed and text != as_written(text):
         changed = {"bytes": ("another spelling of the same values", "canonical JSON")}
     return [_of_run(f"results.{name}".rstrip("."), *values) for name, values in changed.items()]
-
-
-def _as_written(text: bytes) -> bytes:
-    return (canonical_json(json.loads(text)) + "\n").encode("utf-8")
 
 
 def _differing_leaves(stored: Any, counted: Any, path: str = "") -> dict[str, tuple[Any, Any]]:

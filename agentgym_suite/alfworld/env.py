@@ -288,7 +288,8 @@ class ALFWorldEnv(TextEnv):
         return float(won), won
 
     def _metrics(self) -> dict[str, float]:
-        return {"won": float(self.play.won)}
+        stored = 0 if self._record is None else self._record.walkthrough_length
+        return {"won": float(self.play.won), "walkthrough_steps": float(stored)}
 
     def _details(self) -> dict[str, Any]:
         record, game, play = self._record, self._game, self.play

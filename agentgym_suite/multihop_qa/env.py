@@ -106,7 +106,8 @@ class MultiHopQAEnv(TextEnv):
         given); ``answered``; ``golds``, JSON list of the accepted answers once the episode is over,
         before that "". ``metrics``: em, f1, search_calls, valid_calls, repeated_calls,
         malformed_calls, refused_calls, format_reward, answer_reward, passages, support_recall (part
-        of the supporting titles among the passages; 0.0 unless support_known).
+        of the supporting titles among the passages; 0.0 unless support_known), hops (of the
+        question, 0.0 unknown).
 
     Data:
         ``data=None`` plays the embedded encyclopedia, generated at first use. The name of a data

@@ -112,4 +112,5 @@ class QAState:
             "passages": float(len(self.passages)),
             "support_recall": self.support_recall(),
             "support_known": float(bool(self.question.supporting)),
+            "hops": float(self.question.hops),
         }

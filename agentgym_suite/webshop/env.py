@@ -357,6 +357,7 @@ class WebShopEnv(TextEnv):
         metrics["item_views"] = float(tally.item_views)
         metrics["option_clicks"] = float(tally.option_clicks)
         metrics["sub_page_views"] = float(tally.sub_page_views)
+        metrics["options_asked"] = float(bool(self.session.goal.options))
         return metrics
 
     def _details(self) -> dict[str, Any]:

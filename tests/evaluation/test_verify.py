@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +114,12 @@ def test_an_intact_run_is_verified_and_the_verdict_stands(run: Path) -> None:
     assert verification.roundings == 0 and verification.seed is None
     after = {path.name: path.read_bytes() for path in run.iterdir()}
     assert set(after) - set(before) == {VERIFICATION}
-    assert {name: after[name] for name in before} == before
+    stamped = json.loads(after[RESULTS])
+    assert stamped.pop("verification") == asdict(verification.in_results())
+    assert {**stamped, "verification": None} == json.loads(before[RESULTS])
+    assert {name: after[name] for name in before if name != RESULTS} == {
+        name: data for name, data in before.items() if name != RESULTS
+    }
     assert standing_verification(run) == (verification, "")
 
 
@@ -134,7 +140,7 @@ def test_what_is_no_part_of_a_result_does_not_unsettle_a_verdict(run: Path) -> N
     header = json.loads((run / RUN).read_bytes())
     (run / RUN).write_text(json.dumps({**header, "wall_s": 5.0}))
     results = json.loads((run / RESULTS).read_bytes())
-    results["verification"] = verification.in_results()
+    results["verification"] = asdict(verification.in_results())
     (run / RESULTS).write_text(canonical_json(results) + "\n")
     assert standing_verification(run)[0] == verification
     assert verify_run(run).verdict == "verified"

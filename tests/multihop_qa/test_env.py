@@ -35,6 +35,7 @@ METRICS = {
     "passages",
     "support_recall",
     "support_known",
+    "hops",
     "invalid_actions",
     "characters_cut",
 }

@@ -1,0 +1,143 @@
+"""Success apart by what tells tasks from each other (evaluation specification, section 9)."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+
+from agentgym_suite.evaluation.episode_keys import EpisodeKey
+from agentgym_suite.evaluation.intervals import Interval, no_interval, success_interval
+from agentgym_suite.evaluation.results import FamilyRate, LengthRate
+from agentgym_suite.evaluation.tallies import Tally
+
+UNKNOWN = "unknown"
+_LENGTHS = ((3, "up to 3"), (4, "4"), (5, "5"), (6, "6"), (9, "7-9"))
+_LONGEST = "over 9"
+Metrics = Mapping[str, float | None]
+
+
+def _data_set(key: EpisodeKey, family: str, metrics: Metrics) -> str:
+    return key.task_id.partition("/")[0]
+
+
+def _hops(key: EpisodeKey, family: str, metrics: Metrics) -> str:
+    hops = metrics.get("hops")
+    return str(round(hops)) if hops else UNKNOWN
+
+
+def _family(key: EpisodeKey, family: str, metrics: Metrics) -> str:
+    return family or UNKNOWN
+
+
+def _options(key: EpisodeKey, family: str, metrics: Metrics) -> str:
+    asked = metrics.get("options_asked")
+    return UNKNOWN if asked is None else "asked" if asked else "not asked"
+
+
+_DIMENSIONS: Mapping[str, Mapping[str, Callable[[EpisodeKey, str, Metrics], str]]] = {
+    "WebShop-v0": {"options": _options},
+    "MultiHopQA-v0": {"data_set": _data_set, "hops": _hops, "question_type": _family},
+    "PaperSearch-v0": {"query_type": _family},
+}
+
+
+def breakdowns(tally: Tally) -> dict[str, dict[str, FamilyRate]]:
+    """Success by data set, hops, type or options: dimension -> group -> rate.
+
+    A task none of whose episodes was begun is counted in the group "unknown".
+    """
+    if not tally.plan:
+        return {}
+    named = _DIMENSIONS.get(next(iter(tally.plan)).env_id, {})
+    found = {}
+    for dimension, group_of in named.items():
+        groups: dict[str, str] = {}
+        for key in tally.plan:
+            summary = tally.summaries.get(key)
+            metrics = {} if summary is None else summary.metrics
+            group = group_of(key, tally.family(key), metrics)
+            if groups.get(key.task_id, UNKNOWN) == UNKNOWN:
+                groups[key.task_id] = group
+        found[dimension] = rates(tally, groups)
+    return found
+
+
+def families(tally: Tally) -> dict[str, FamilyRate]:
+    """Success by task family; tasks without one are left out."""
+    groups = {key.task_id: tally.family(key) for key in tally.plan if tally.family(key)}
+    return rates(tally, groups)
+
+
+def rates(tally: Tally, groups: Mapping[str, str]) -> dict[str, FamilyRate]:
+    """Success by group; an episode that is missing counts as none, like everywhere.
+
+    Args:
+        tally: the records of an environment.
+        groups: task -> its group; other tasks are left out.
+    """
+    found = {}
+    for group, keys in _by_group(tally, groups).items():
+        trials = _trials(tally, keys)
+        scores = [tally.summaries[key].score for key in keys if key in tally.summaries]
+        score = math.fsum(scores) / len(keys) if tally.complete else None
+        found[group] = FamilyRate(*_rate(tally, trials), score)
+    return found
+
+
+def length_rates(tally: Tally, lengths: Mapping[str, int]) -> dict[str, LengthRate]:
+    """Success by the steps that the oracle needs: "up to 3", "4", "5", "6", "7-9", "over 9".
+
+    Args:
+        tally: the records of an environment.
+        lengths: task -> steps of the oracle; tasks without are left out.
+    """
+    groups = {task: _length_group(length) for task, length in lengths.items()}
+    found = {}
+    for group, keys in _by_group(tally, groups).items():
+        solved = [key for key in keys if key in tally.summaries and tally.summaries[key].success]
+        extra = [tally.summaries[key].n_steps - lengths[key.task_id] for key in solved]
+        mean = sum(extra) / len(extra) if extra else None
+        found[group] = LengthRate(*_rate(tally, _trials(tally, keys)), mean)
+    order = [*(name for _, name in _LENGTHS), _LONGEST]
+    return {name: found[name] for name in order if name in found}
+
+
+def stored_lengths(tally: Tally) -> dict[str, int]:
+    """The steps of the solution that is stored with a task, where the environment tells them."""
+    found = {}
+    for key, summary in tally.summaries.items():
+        steps = summary.metrics.get("walkthrough_steps")
+        if steps:
+            found[key.task_id] = round(steps)
+    return found
+
+
+def _length_group(length: int) -> str:
+    return next((name for most, name in _LENGTHS if length <= most), _LONGEST)
+
+
+def _by_group(tally: Tally, groups: Mapping[str, str]) -> dict[str, list[EpisodeKey]]:
+    found: defaultdict[str, list[EpisodeKey]] = defaultdict(list)
+    for key in tally.plan:
+        if key.task_id in groups:
+            found[groups[key.task_id]].append(key)
+    return dict(sorted(found.items()))
+
+
+def _trials(tally: Tally, keys: Sequence[EpisodeKey]) -> list[list[float]]:
+    by_task: dict[str, list[float]] = {}
+    for key in keys:
+        summary = tally.summaries.get(key)
+        success = 0.0 if summary is None else float(summary.success)
+        by_task.setdefault(key.task_id, []).append(success)
+    return list(by_task.values())
+
+
+def _rate(
+    tally: Tally, trials: Sequence[Sequence[float]]
+) -> tuple[int, int, float | None, float | None, float | None]:
+    """k, n, estimate, low, high."""
+    rate: Interval = success_interval(trials) if tally.complete else no_interval("incomplete")
+    k = round(sum(map(sum, trials)))
+    return k, sum(map(len, trials)), rate.estimate, rate.low, rate.high

@@ -1,0 +1,181 @@
+"""The records of a run, read one at a time and reduced at once to what is counted.
+
+A run of any length is scored in little memory, and nothing depends on the order in which its
+episodes were finished.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agentgym_suite.errors import RunError
+from agentgym_suite.evaluation.episode_keys import EpisodeKey, key_of, planned_keys
+from agentgym_suite.evaluation.run_directory import ATTEMPTS, EPISODES, read_records
+
+_MESSAGE_SHOWN = 200  # characters
+_REASON_SHOWN = 80
+_PARTICULAR = re.compile(r"'[^']*'|\"[^\"]*\"|\d[\d,.]*\d|\d")  # quoted texts, numbers
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeSummary:
+    """What scoring needs of a finished episode."""
+
+    score: float
+    success: bool
+    family: str
+    outcome: str
+    n_steps: int
+    metrics: Mapping[str, float | None]
+    failure: tuple[str, str] | None
+
+
+class Tally:
+    """The records of one environment, reduced.
+
+    Args:
+        entry: the environment as ``run.json`` holds it.
+        provenance: what it tells of itself.
+    """
+
+    def __init__(self, entry: Mapping[str, Any], provenance: Mapping[str, Any]) -> None:
+        self.provenance = provenance
+        self.max_steps: int | None = entry["max_steps"]
+        self.split: str = entry["split"]
+        self.tasks: Sequence[str] = entry["tasks"]
+        self.trials: int = entry["trials"]
+        self.plan = dict.fromkeys(planned_keys(entry))  # a set that keeps its order
+        self.summaries: dict[EpisodeKey, EpisodeSummary] = {}
+        self.lost: dict[EpisodeKey, tuple[str, str]] = {}
+        self.attempts: Counter[tuple[str, str]] = Counter()
+        self.messages: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+        self.steps = 0
+        self.invalid_steps = 0
+        self.repeated_steps = 0
+        self.format_errors: Counter[str] = Counter()
+        self.tokens: Counter[str] = Counter()
+        self.latencies = {"model": array("d"), "env": array("d")}
+        self.price_tables: set[str | None] = set()
+        self.prices: list[float] = []
+        self._families: dict[EpisodeKey, str] = {}
+
+    @property
+    def complete(self) -> bool:
+        """Whether every planned episode is finished."""
+        return len(self.summaries) == len(self.plan)
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        """Count a finished episode.
+
+        Raises:
+            RunError: it has been counted before.
+        """
+        key = key_of(record)
+        if key in self.summaries:
+            raise RunError(f"the run holds the episode {key} twice; move it away")
+        failure = None if record["failure"] is None else self._failure(record["failure"])
+        self.summaries[key] = EpisodeSummary(
+            record["score"] or 0.0,
+            record["success"],
+            record["task_family"],
+            record["outcome"],
+            record["n_steps"],
+            record["metrics"],
+            failure,
+        )
+        cost = record["cost"]
+        self.price_tables.add(cost["price_table"] if cost["usd"] is not None else None)
+        self.prices.append(cost["usd"] or 0.0)
+        before: str | None = None
+        for step in record["steps"]:
+            self._add_step(step, before)
+            before = step["parsed_action"]
+
+    def _add_step(self, step: Mapping[str, Any], before: str | None) -> None:
+        self.steps += 1
+        self.repeated_steps += step["parsed_action"] == before
+        if not step["action_valid"]:
+            self.invalid_steps += 1
+            self.format_errors[reason(step["action_error"])] += 1
+        self.tokens.update(step["tokens"])
+        for part, seconds in step["latency_s"].items():
+            if seconds is not None:
+                self.latencies[part].append(seconds)
+
+    def add_attempt(self, record: Mapping[str, Any]) -> None:
+        """Count a lost attempt, after all finished episodes."""
+        key = key_of(record)
+        failure = self._failure(record["failure"])
+        self.attempts[failure] += 1
+        if key not in self.summaries:
+            self.lost[key] = failure
+            self._families[key] = record["task_family"]
+
+    def _failure(self, failure: Mapping[str, str]) -> tuple[str, str]:
+        """Kind and origin; the message's first line is counted."""
+        kind = failure["kind"], failure["origin"]
+        first_line = failure["message"].strip().partition("\n")[0][:_MESSAGE_SHOWN]
+        self.messages[kind][first_line] += 1
+        return kind
+
+    def family(self, key: EpisodeKey) -> str:
+        """The family of an episode's task, "" if it has none or nothing of it was played."""
+        summary = self.summaries.get(key)
+        return self._families.get(key, "") if summary is None else summary.family
+
+    def by_task(self, value_of: Callable[[EpisodeSummary], float]) -> list[list[float]]:
+        """A value of every trial of every task, in the suite's order."""
+        values: dict[str, list[float]] = {task: [] for task in self.tasks}
+        for key in self.plan:
+            values[key.task_id].append(value_of(self.summaries[key]))
+        return list(values.values())
+
+
+def read_tallies(folder: Path, header: Mapping[str, Any]) -> dict[str, Tally]:
+    """The records of every environment of a run, in the suite's order.
+
+    Args:
+        folder: the run.
+        header: what its ``run.json`` says.
+
+    Raises:
+        RunError: its records cannot be read or are not its own.
+    """
+    told = header["config"]["environments"]
+    tallies = {
+        entry["id"]: Tally(entry, provenance_of(told, entry["id"]))
+        for entry in header["suite"]["content"]["env"]
+    }
+    for record in read_records(folder / EPISODES):
+        _tally_of(tallies, record, folder / EPISODES).add(record)
+    for record in read_records(folder / ATTEMPTS):
+        _tally_of(tallies, record, folder / ATTEMPTS).add_attempt(record)
+    return tallies
+
+
+def provenance_of(environments: Mapping[str, Any], env_id: str) -> Mapping[str, Any]:
+    """What a header says that an environment tells of itself; empty where it says nothing."""
+    told = environments.get(env_id)
+    found = told.get("provenance") if isinstance(told, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def reason(action_error: str) -> str:
+    """Why an action was invalid, in words that are the same for all actions of the kind."""
+    words = _PARTICULAR.sub("…", action_error.strip().partition("\n")[0])
+    words = words.partition(": ")[0].strip(" .;:")
+    return words[:_REASON_SHOWN] or "no reason"
+
+
+def _tally_of(tallies: Mapping[str, Tally], record: Mapping[str, Any], path: Path) -> Tally:
+    key = key_of(record)
+    tally = tallies.get(key.env_id)
+    if tally is None or key not in tally.plan:
+        raise RunError(f"{path} has the episode {key}, which its suite does not plan")
+    return tally
