@@ -28,6 +28,7 @@ sentence: what, the value, what to do.
      |       +- WorkerLost               the worker that plays it died or could not start
      +- RetrievalError                   a retrieval index cannot be used
      +- RunError                         an evaluation run directory cannot be used
+     |   +- IncompleteRun                episodes of the run are missing
      +- AnalyzerError                    an analyzer of trajectories gave no usable reply
 """
 
@@ -155,6 +156,10 @@ class RetrievalError(AgentGymSuiteError):
 
 class RunError(AgentGymSuiteError):
     """An evaluation run directory cannot be used."""
+
+
+class IncompleteRun(RunError):
+    """Episodes of the run are missing, which what was asked for needs."""
 
 
 class AnalyzerError(AgentGymSuiteError):

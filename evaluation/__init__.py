@@ -15,6 +15,8 @@ from pathlib import Path
 from agentgym_suite.evaluation.agent_runs import run_agents
 from agentgym_suite.evaluation.intervals import Interval, task_bootstrap, wilson
 from agentgym_suite.evaluation.open_suites import OpenSuite, ad_hoc_suite, open_suite
+from agentgym_suite.evaluation.paired_results import Comparison
+from agentgym_suite.evaluation.paired_runs import compare
 from agentgym_suite.evaluation.results import EnvResults, RunResults
 from agentgym_suite.evaluation.settings import AgentSpec, OnProgress, RunOptions, named_agent
 from agentgym_suite.evaluation.suite_unions import SuiteUnion, load_union
@@ -24,6 +26,7 @@ from agentgym_suite.evaluation.union_runs import open_union, run_union
 
 __all__ = [
     "AgentSpec",
+    "Comparison",
     "EnvEntry",
     "EnvResults",
     "Interval",
@@ -33,6 +36,7 @@ __all__ = [
     "Suite",
     "SuiteUnion",
     "ad_hoc_suite",
+    "compare",
     "episode_seed",
     "load_suite",
     "load_union",

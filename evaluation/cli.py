@@ -18,6 +18,7 @@ from agentgym_suite.arguments import key_value, settings, shown
 from agentgym_suite.console import console
 from agentgym_suite.errors import UsageError
 from agentgym_suite.evaluation.agent_runs import AgentRuns, folder_name, run_agents
+from agentgym_suite.evaluation.compare_cli import register_compare
 from agentgym_suite.evaluation.leaderboard_cli import register_leaderboard
 from agentgym_suite.evaluation.open_suites import OpenSuite, ad_hoc_suite, open_suite
 from agentgym_suite.evaluation.report import write_report
@@ -37,8 +38,9 @@ from agentgym_suite.spaces import without_surrogates
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the ``evaluate``, ``report``, ``verify`` and ``leaderboard`` commands."""
+    """Add the ``evaluate``, ``compare``, ``report``, ``verify`` and ``leaderboard`` commands."""
     _register_evaluate(commands)
+    register_compare(commands)
     register_verify(commands)
     register_leaderboard(commands)
     parser = commands.add_parser("report", help="write the report of finished runs again")

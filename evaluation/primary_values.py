@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentgym_suite.evaluation.comparisons import mcnemar_exact, sign_flip
-from agentgym_suite.evaluation.episode_keys import EpisodeKey, key_of, planned_keys
 from agentgym_suite.evaluation.intervals import (
     Interval,
     macro_interval,
@@ -19,7 +18,7 @@ from agentgym_suite.evaluation.intervals import (
     task_bootstrap,
     task_means,
 )
-from agentgym_suite.evaluation.run_directory import EPISODES, read_records
+from agentgym_suite.evaluation.tallies import read_tallies
 
 BENCHMARK_METRICS: Mapping[str, str] = {"MultiHopQA-v0": "em", "PaperSearch-v0": "f1_all"}
 """What the benchmarks of an environment are ordered by where that is not success."""
@@ -69,21 +68,11 @@ def primary_metric(suite_metric: str, env_id: str) -> str:
 
 def primary_values(folder: Path, header: Mapping[str, Any]) -> dict[str, EnvValues]:
     """The values of every environment of a complete run, in the suite's order."""
-    content = header["suite"]["content"]
-    metrics = {
-        entry["id"]: primary_metric(content["metrics"]["primary"], entry["id"])
-        for entry in content["env"]
-    }
-    values: dict[EpisodeKey, float] = {}
-    for record in read_records(folder / EPISODES):
-        key = key_of(record)
-        values[key] = _value(record, metrics[key.env_id])
+    suite_metric = header["suite"]["content"]["metrics"]["primary"]
     found = {}
-    for entry in content["env"]:
-        by_task: dict[str, list[float]] = {}
-        for key in planned_keys(entry):
-            by_task.setdefault(key.task_id, []).append(values[key])
-        found[entry["id"]] = EnvValues(metrics[entry["id"]], tuple(map(tuple, by_task.values())))
+    for env_id, tally in read_tallies(folder, header).items():
+        metric = primary_metric(suite_metric, env_id)
+        found[env_id] = EnvValues(metric, tuple(map(tuple, tally.values(metric))))
     return found
 
 
@@ -110,15 +99,6 @@ def paired_p(one: Mapping[str, EnvValues], other: Mapping[str, EnvValues]) -> tu
         weight = tasks / (len(one) * len(values.trials))
         differences += list(weight * (values.means - other[env_id].means))
     return sign_flip(differences), "sign-flip"
-
-
-def _value(record: Mapping[str, Any], metric: str) -> float:
-    """The metric of an episode; 0 for one that broke before its first observation."""
-    if metric == "success":
-        return float(record["success"])
-    if metric == "score":
-        return float(record["score"] or 0.0)
-    return float(record["metrics"].get(metric) or 0.0)
 
 
 def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +43,7 @@ from agentgym_suite.evaluation.results import (
     TokenTotals,
 )
 from agentgym_suite.evaluation.run_header import read_run
-from agentgym_suite.evaluation.tallies import EpisodeSummary, Tally, provenance_of, read_tallies
+from agentgym_suite.evaluation.tallies import Tally, provenance_of, read_tallies
 from agentgym_suite.files import canonical_json
 
 _DIGEST_SHOWN = 12
@@ -142,11 +141,11 @@ def _env_results(tally: Tally) -> EnvResults:
         planned=len(tally.plan),
         finished=len(summaries),
         successes=sum(summary.success for summary in summaries),
-        success=success_interval(tally.by_task(_success)) if tally.complete else _missing(tally),
+        success=success_interval(tally.values("success")) if tally.complete else _missing(tally),
         score=task_bootstrap(_score_means(tally)) if tally.complete else _missing(tally),
         pass_at=pass_at,
         pass_hat=pass_hat,
-        seeds=trial_spread(tally.by_task(_success)) if tally.complete else None,
+        seeds=trial_spread(tally.values("success")) if tally.complete else None,
         families=families(tally),
         breakdowns=breakdowns(tally),
         oracle_lengths=length_rates(tally, stored_lengths(tally)),
@@ -177,7 +176,7 @@ def _text(value: Any) -> str:
 
 def _passes(tally: Tally) -> tuple[dict[str, Interval], dict[str, Interval]]:
     if tally.complete:
-        return pass_intervals(tally.by_task(_success))
+        return pass_intervals(tally.values("success"))
     missing = {str(k): _missing(tally) for k in range(1, tally.trials + 1)}
     return missing, dict(missing)
 
@@ -195,12 +194,8 @@ def _price_table(tally: Tally) -> str | None:
     return ", ".join(sorted(names)) or None
 
 
-def _success(summary: EpisodeSummary) -> float:
-    return float(summary.success)
-
-
 def _score_means(tally: Tally) -> NDArray[np.float64]:
-    return task_means(tally.by_task(lambda summary: summary.score))
+    return task_means(tally.values("score"))
 
 
 def _missing(tally: Tally) -> Interval:
@@ -213,9 +208,9 @@ def _macro(tallies: Sequence[Tally]) -> Macro:
         return Macro(no_interval("incomplete"), no_interval("incomplete"))
     if len(tallies) == 1:
         tally = tallies[0]
-        return Macro(success_interval(tally.by_task(_success)), task_bootstrap(_score_means(tally)))
+        return Macro(success_interval(tally.values("success")), task_bootstrap(_score_means(tally)))
     return Macro(
-        macro_interval([task_means(tally.by_task(_success)) for tally in tallies]),
+        macro_interval([task_means(tally.values("success")) for tally in tallies]),
         macro_interval([_score_means(tally) for tally in tallies]),
     )
 
@@ -236,17 +231,9 @@ def _bounds(tally: Tally) -> EnvBounds:
 
 def _metrics(tally: Tally) -> dict[str, Interval]:
     names = sorted({name for summary in tally.summaries.values() for name in summary.metrics})
-    columns = [task_means(tally.by_task(lambda summary: float(summary.n_steps)))]
-    # An episode that broke before its first observation has no metrics: it counts as 0.
-    for name in names:
-        values = tally.by_task(partial(_metric, name))
-        columns.append(task_means(values))
-    intervals = task_bootstraps(np.stack(columns, axis=1))
-    return dict(zip(["steps", *names], intervals, strict=True))
-
-
-def _metric(name: str, summary: EpisodeSummary) -> float:
-    return summary.metrics.get(name) or 0.0
+    shown = ["steps", *names]
+    columns = [task_means(tally.values(name)) for name in shown]
+    return dict(zip(shown, task_bootstraps(np.stack(columns, axis=1)), strict=True))
 
 
 def _retrieval(tally: Tally) -> dict[str, Interval]:
@@ -264,14 +251,14 @@ def _retrieval(tally: Tally) -> dict[str, Interval]:
         columns["searches"] = "searches"
     for shown, name in columns.items():
         if name in names:
-            found[shown] = task_bootstrap(task_means(tally.by_task(partial(_metric, name))))
+            found[shown] = task_bootstrap(task_means(tally.values(name)))
     return found
 
 
 def _support_recall(tally: Tally) -> Interval:
     """Over the questions whose supporting titles are known; the others tell nothing of recall."""
-    recall = task_means(tally.by_task(partial(_metric, "support_recall")))
-    known = task_means(tally.by_task(partial(_metric, "support_known"))) > 0
+    recall = task_means(tally.values("support_recall"))
+    known = task_means(tally.values("support_known")) > 0
     if not known.any():
         return no_interval("no question's supporting titles are known")
     return task_bootstrap(recall[known])

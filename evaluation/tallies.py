@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,18 @@ class EpisodeSummary:
     n_steps: int
     metrics: Mapping[str, float | None]
     failure: tuple[str, str] | None
+
+    def value(self, metric: str) -> float:
+        """A metric of the episode; 0 for one that broke before its first observation.
+
+        Args:
+            metric: "success", "score", "steps" or one of the environment's metrics.
+        """
+        if metric == "success":
+            return float(self.success)
+        if metric == "score":
+            return self.score
+        return float(self.n_steps) if metric == "steps" else self.metrics.get(metric) or 0.0
 
 
 class Tally:
@@ -129,12 +141,24 @@ class Tally:
         summary = self.summaries.get(key)
         return self._families.get(key, "") if summary is None else summary.family
 
-    def by_task(self, value_of: Callable[[EpisodeSummary], float]) -> list[list[float]]:
-        """A value of every trial of every task, in the suite's order."""
-        values: dict[str, list[float]] = {task: [] for task in self.tasks}
+    def values(self, metric: str, tasks: Sequence[str] | None = None) -> list[list[float]]:
+        """A metric of every trial of every task, in the suite's order.
+
+        Args:
+            metric: see ``EpisodeSummary.value``.
+            tasks: of these tasks alone, in their order; all of their trials are finished.
+        """
+        chosen = self.tasks if tasks is None else tasks
+        values: dict[str, list[float]] = {task: [] for task in chosen}
         for key in self.plan:
-            values[key.task_id].append(value_of(self.summaries[key]))
+            if key.task_id in values:
+                values[key.task_id].append(self.summaries[key].value(metric))
         return list(values.values())
+
+    def finished_tasks(self) -> list[str]:
+        """The tasks all of whose trials are finished, in the suite's order."""
+        missing = {key.task_id for key in self.plan if key not in self.summaries}
+        return [task for task in self.tasks if task not in missing]
 
 
 def read_tallies(folder: Path, header: Mapping[str, Any]) -> dict[str, Tally]:
