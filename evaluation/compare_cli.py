@@ -124,7 +124,9 @@ def _numbers(pair: Pair) -> str:
         f"{label} {pair.number(value.estimate or 0.0)}"
         for label, value in ((pair.first, pair.first_value), (pair.second, pair.second_value))
     )
-    counts = f"{pair.wins} won, {pair.losses} lost, {pair.ties} tied of {pair.n} tasks"
+    words = ("won", "lost", "tied") if pair.share else ("higher", "lower", "equal")
+    amounts = zip((pair.wins, pair.losses, pair.ties), words, strict=True)
+    counts = f"{', '.join(f'{n} {word}' for n, word in amounts)} of {pair.n} tasks"
     return f"{values}; {counts}; {_TESTS[pair.test]}, p = {p_text(pair.p)}"
 
 

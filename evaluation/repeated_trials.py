@@ -28,7 +28,8 @@ def pass_at_k(n: int, c: int, k: int) -> float:
         UsageError: not 0 <= c <= n and 1 <= k <= n.
     """
     _check(n, c, k)
-    return 1.0 - math.comb(n - c, k) / math.comb(n, k)
+    drawings = math.comb(n, k)
+    return (drawings - math.comb(n - c, k)) / drawings  # of whole numbers: rounded once
 
 
 def pass_hat_k(n: int, c: int, k: int) -> float:

@@ -43,7 +43,14 @@ from agentgym_suite.evaluation.results import (
     TokenTotals,
 )
 from agentgym_suite.evaluation.run_header import read_run
-from agentgym_suite.evaluation.tallies import Tally, provenance_of, read_tallies
+from agentgym_suite.evaluation.tallies import (
+    DATA_DIGESTS,
+    INDEX_DIGESTS,
+    Tally,
+    provenance_of,
+    read_tallies,
+    told_digest,
+)
 from agentgym_suite.files import canonical_json
 
 _DIGEST_SHOWN = 12
@@ -113,13 +120,11 @@ def _results(header: Mapping[str, Any], tallies: Mapping[str, Tally]) -> RunResu
 def _provenance(header: Mapping[str, Any]) -> Provenance:
     environments = header["config"]["environments"]
     told = {env_id: provenance_of(environments, env_id) for env_id in environments}
-
-    def digests(name: str) -> dict[str, str]:
-        return {env_id: one[name] for env_id, one in told.items() if _text(one.get(name))}
-
+    data = {env_id: told_digest(one, DATA_DIGESTS) for env_id, one in told.items()}
+    index = {env_id: told_digest(one, INDEX_DIGESTS) for env_id, one in told.items()}
     return Provenance(
-        data_digests=digests("data_digest"),
-        index_digests=digests("index_digest"),
+        data_digests={env_id: digest for env_id, digest in data.items() if digest},
+        index_digests={env_id: digest for env_id, digest in index.items() if digest},
         environments=environments,
         git=header["git"],
         packages=header["packages"],
@@ -166,8 +171,10 @@ def _env_results(tally: Tally) -> EnvResults:
 
 def _horizon(tally: Tally) -> int | None:
     """The step limit that was in force: the environment's own where the suite sets none."""
-    told = tally.provenance.get("horizon", tally.max_steps)
-    return told if type(told) is int else tally.max_steps
+    if tally.max_steps is not None:
+        return tally.max_steps
+    told = tally.provenance.get("horizon")
+    return told if type(told) is int and told > 0 else None
 
 
 def _text(value: Any) -> str:

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agentgym_suite.evaluation.configuration import differing_keys
-from agentgym_suite.evaluation.tallies import provenance_of
+from agentgym_suite.evaluation.tallies import DATA_DIGESTS, INDEX_DIGESTS, provenance_of
 
 _DECODING = ("decoding", "temperature", "top_p", "top_k", "max_tokens", "stop")
-_DIGESTS = ("data_digest", "index_digest")
+_DIGESTS = (*DATA_DIGESTS, "goals_digest", *INDEX_DIGESTS)
 _SHOWN = 3  # differences of one kind that a warning names
 
 
@@ -73,7 +73,7 @@ def _environments(header: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 def _digests(header: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        env_id: {name: told.get(name) for name in _DIGESTS}
+        env_id: {name: told[name] for name in _DIGESTS if isinstance(told.get(name), str)}
         for env_id, told in _environments(header).items()
     }
 
@@ -88,7 +88,7 @@ def _horizons(header: Mapping[str, Any]) -> dict[str, Any]:
 
 def _settings(header: Mapping[str, Any]) -> dict[str, Any]:
     """The rest of what environments say of themselves, versions included."""
-    apart = {*_DIGESTS, "task_digest", "horizon", "index", "split"}
+    apart = {*_DIGESTS, "task_digest", "horizon", "split"}
     return {
         env_id: {name: value for name, value in told.items() if name not in apart}
         for env_id, told in _environments(header).items()

@@ -50,8 +50,7 @@ def test_many_tasks_are_sampled() -> None:
 def test_sign_flip_is_symmetric(d: list[float]) -> None:
     p = sign_flip(d)
     assert 0 < p <= 1
-    if len(d) <= 20:
-        assert p == sign_flip([-x for x in d])
+    assert p == sign_flip([-x for x in d])
 
 
 def test_difference_interval() -> None:
@@ -75,5 +74,27 @@ def test_holm() -> None:
 
 
 @given(st.lists(st.floats(0, 1), max_size=12))
-def test_holm_never_lowers(p_values: list[float]) -> None:
-    assert all(raw <= new <= 1 for raw, new in zip(p_values, holm(p_values), strict=True))
+def test_holm_never_lowers_and_keeps_the_order(p_values: list[float]) -> None:
+    adjusted = holm(p_values)
+    assert all(raw <= new <= 1 for raw, new in zip(p_values, adjusted, strict=True))
+    assert [new for _, new in sorted(zip(p_values, adjusted, strict=True))] == sorted(adjusted)
+
+
+@given(st.integers(0, 40), st.integers(0, 40))
+def test_mcnemar_is_symmetric_and_a_probability(b: int, c: int) -> None:
+    assert 0 < mcnemar_exact(b, c) == mcnemar_exact(c, b) <= 1
+
+
+@given(st.lists(st.sampled_from([-1.0, 0.0, 1.0]), min_size=1, max_size=20))
+def test_mcnemar_is_the_sign_flip_test_of_flipped_tasks(d: list[float]) -> None:
+    assert sign_flip(d) == pytest.approx(mcnemar_exact(d.count(1.0), d.count(-1.0)))
+
+
+@given(values, st.integers(0, 3))
+def test_a_difference_of_nothing_is_certain_to_be_none(d: list[float], seed: int) -> None:
+    interval = difference_interval([0.0] * len(d), seed)
+    assert interval[:3] == (0.0, 0.0, 0.0)
+    turned = difference_interval([-x for x in d], seed)
+    one = difference_interval(d, seed)
+    assert one.low is not None and turned.high is not None
+    assert one.low == pytest.approx(-turned.high, abs=1e-9)
