@@ -136,6 +136,7 @@ def _env_results(tally: Tally) -> EnvResults:
     outcomes = Counter(summary.outcome for summary in summaries)
     cut = sum(count for outcome, count in outcomes.items() if outcome.startswith("truncated"))
     pass_at, pass_hat = _passes(tally)
+    metrics = _metrics(tally) if tally.complete else {}
     return EnvResults(
         split=tally.split,
         n_tasks=len(tally.tasks),
@@ -154,8 +155,8 @@ def _env_results(tally: Tally) -> EnvResults:
         families=families(tally),
         breakdowns=breakdowns(tally),
         oracle_lengths=length_rates(tally, stored_lengths(tally)),
-        metrics=_metrics(tally) if tally.complete else {},
-        retrieval=_retrieval(tally) if tally.complete else {},
+        metrics=metrics,
+        retrieval=_retrieval(tally, metrics),
         outcomes=dict(sorted(outcomes.items())),
         truncated=cut / len(tally.plan) if tally.complete else None,
         invalid_steps=tally.invalid_steps / tally.steps if tally.steps else None,
@@ -243,32 +244,29 @@ def _metrics(tally: Tally) -> dict[str, Interval]:
     return dict(zip(shown, task_bootstraps(np.stack(columns, axis=1)), strict=True))
 
 
-def _retrieval(tally: Tally) -> dict[str, Interval]:
+def _retrieval(tally: Tally, metrics: Mapping[str, Interval]) -> dict[str, Interval]:
     """Recall of what was to be found, and searches and expansions of an episode."""
-    names = {name for summary in tally.summaries.values() for name in summary.metrics}
-    found: dict[str, Interval] = {}
-    if "support_recall" in names:
-        found[f"recall@{tally.provenance.get('top_k', '?')}"] = _support_recall(tally)
-    columns = {
-        "recall" if cut == "all" else f"recall@{cut}": f"recall_{cut}"
-        for cut in ("20", "50", "100", "all")
+    shown = {
+        "recall": "recall_all",
+        **{f"recall@{cut}": f"recall_{cut}" for cut in (20, 50, 100)},
+        "searches": "search_calls" if "search_calls" in metrics else "searches",
+        "expansions": "expand_calls",
     }
-    columns |= {"searches": "search_calls", "expansions": "expand_calls"}
-    if "search_calls" not in names:
-        columns["searches"] = "searches"
-    for shown, name in columns.items():
-        if name in names:
-            found[shown] = task_bootstrap(task_means(tally.values(name)))
+    found = {name: metrics[metric] for name, metric in shown.items() if metric in metrics}
+    if "support_recall" in metrics:
+        name = f"recall@{tally.provenance.get('top_k', '?')}"
+        found[name] = _support_recall(tally, metrics["support_recall"])
     return found
 
 
-def _support_recall(tally: Tally) -> Interval:
+def _support_recall(tally: Tally, over_all: Interval) -> Interval:
     """Over the questions whose supporting titles are known; the others tell nothing of recall."""
-    recall = task_means(tally.values("support_recall"))
     known = task_means(tally.values("support_known")) > 0
+    if known.all():
+        return over_all
     if not known.any():
         return no_interval("no question's supporting titles are known")
-    return task_bootstrap(recall[known])
+    return task_bootstrap(task_means(tally.values("support_recall"))[known])
 
 
 def _latency(seconds: Iterable[float]) -> Latency:

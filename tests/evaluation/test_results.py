@@ -178,7 +178,6 @@ def test_groups_of_an_incomplete_run_have_counts_and_no_rate(tmp_path: Path) -> 
     assert length_rates(tally, {"count-0": 2})["up to 3"].est is None
 
 
-@pytest.mark.usefixtures("fresh_home")
 def test_every_environment_tells_its_tasks_apart(tmp_path: Path) -> None:
     suite = evaluation.load_suite("smoke").part(episodes=8)
     opened = evaluation.open_suite(suite, {}, allow_missing=False)
@@ -206,6 +205,32 @@ def test_every_environment_tells_its_tasks_apart(tmp_path: Path) -> None:
             assert all(group.k == group.n and group.score == 1.0 for group in groups.values())
     assert set(results.provenance.data_digests) == set(results.envs)
     assert set(results.provenance.index_digests) >= {"MultiHopQA-v0", "PaperSearch-v0"}
+
+
+def test_recall_is_over_the_questions_whose_titles_are_known(tmp_path: Path) -> None:
+    play(tmp_path, {}, suite=counting_suite(4))
+
+    def know(of: int) -> None:
+        def change(number: int, record: dict[str, Any]) -> None:
+            known = number < of
+            recall = 0.5 * number if known else 0.0
+            record["metrics"] |= {"support_known": float(known), "support_recall": recall}
+
+        records = sorted(records_of(tmp_path), key=lambda one: one["key"]["task_id"])
+        write_records(tmp_path, records)
+        alter(tmp_path, change)
+
+    know(3)
+    env = env_of(tmp_path)
+    (recall,) = env.retrieval.values()
+    assert (recall.estimate, recall.n) == (0.5, 3)
+    assert env.metrics["support_recall"].estimate == 0.375
+    know(0)
+    (recall,) = env_of(tmp_path).retrieval.values()
+    assert recall.estimate is None and "known" in recall.method
+    know(4)
+    (recall,) = env_of(tmp_path).retrieval.values()
+    assert recall == env_of(tmp_path).metrics["support_recall"] and recall.n == 4
 
 
 # ------------------------------------------------------------------ schema and version
