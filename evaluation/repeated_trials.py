@@ -63,7 +63,8 @@ def pass_intervals(
         return {}, {}
     counts = [round(math.fsum(values)) for values in trials]
     later = range(2, n + 1)
-    at, hat = {"1": success_interval(trials)}, {"1": success_interval(trials)}
+    success = success_interval(trials)
+    at, hat = {"1": success}, {"1": success}
     if later:
         rows = [[f(n, c, k) for f in (pass_at_k, pass_hat_k) for k in later] for c in counts]
         intervals = task_bootstraps(np.array(rows, dtype=np.float64))

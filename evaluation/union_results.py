@@ -13,13 +13,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from agentgym_suite.evaluation.episode_keys import key_of, planned_keys
 from agentgym_suite.evaluation.intervals import Interval, macro_interval, no_interval, task_means
 from agentgym_suite.evaluation.results import plain
-from agentgym_suite.evaluation.run_directory import EPISODES, read_records
 from agentgym_suite.evaluation.scored_runs import ScoredRun
 from agentgym_suite.evaluation.suite_unions import SuiteUnion
 from agentgym_suite.evaluation.suites import Suite
+from agentgym_suite.evaluation.tallies import read_tallies
 
 UNION_SCHEMA_VERSION = 1
 MemberStatus = Literal["complete", "incomplete", "not played", "data absent"]
@@ -193,18 +192,8 @@ def _no_means(reason: str) -> Means:
 
 def _columns(run: ScoredRun) -> list[NDArray[np.float64]]:
     """Of each environment of a complete run one row a task: primary metric, success, score."""
-    metric = run.results.suite.primary
-    values = {}
-    for record in read_records(run.folder / EPISODES):
-        score, success = record["score"] or 0.0, float(record["success"])
-        named = {"score": score, "success": success}
-        primary = named[metric] if metric in named else record["metrics"].get(metric) or 0.0
-        values[key_of(record)] = (primary, success, score)
-    columns = []
-    for entry in run.header["suite"]["content"]["env"]:
-        by_task: dict[str, list[tuple[float, ...]]] = {}
-        for key in planned_keys(entry):
-            by_task.setdefault(key.task_id, []).append(values[key])
-        three = ([[v[i] for v in trials] for trials in by_task.values()] for i in range(3))
-        columns.append(np.stack([task_means(trials) for trials in three], axis=1))
-    return columns
+    metrics = (run.results.suite.primary, "success", "score")
+    return [
+        np.stack([task_means(tally.values(metric)) for metric in metrics], axis=1)
+        for tally in read_tallies(run.folder, run.header).values()
+    ]

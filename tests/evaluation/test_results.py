@@ -182,6 +182,7 @@ def test_every_environment_tells_its_tasks_apart(tmp_path: Path) -> None:
     suite = evaluation.load_suite("smoke").part(episodes=8)
     opened = evaluation.open_suite(suite, {}, allow_missing=False)
     results = evaluation.run(opened, "oracle", out=tmp_path)
+    check(results)
     web, home, questions, papers = (
         results.envs[name]
         for name in ("WebShop-v0", "ALFWorld-v0", "MultiHopQA-v0", "PaperSearch-v0")
