@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym_suite.evaluation.leaderboard import Board, Leaderboard, Row
-from agentgym_suite.evaluation.pages import render, resource, source_digest
+from agentgym_suite.evaluation.pages import render, render_page
 from agentgym_suite.evaluation.reference_rows import PROVENANCES, ReferenceRow
 from agentgym_suite.evaluation.results import plain
 from agentgym_suite.evaluation.run_directory import write_derived
@@ -37,10 +37,7 @@ def write_leaderboard(out: Path, board: Leaderboard) -> Path:
 
 def html_leaderboard(board: Leaderboard) -> str:
     """The page: self-contained, without a script."""
-    style = resource("report.css")
-    return render(
-        "leaderboard.html", **_context(board), style=style, style_digest=source_digest(style)
-    )
+    return render_page("leaderboard.html", **_context(board))
 
 
 def markdown_leaderboard(board: Leaderboard) -> str:

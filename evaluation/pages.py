@@ -9,7 +9,9 @@ from typing import Any
 
 import jinja2
 
-from agentgym_suite.evaluation.tables import episodes, number, percent, span
+from agentgym_suite.evaluation.tables import episodes, number, percent, rate_interval, span
+
+_STYLE = "report.css"
 
 
 def render(name: str, **context: Any) -> str:
@@ -28,10 +30,27 @@ def render(name: str, **context: Any) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters.update(percent=percent, number=number, span=span, episodes=episodes)
+    for show in (percent, number, span, episodes, rate_interval):
+        environment.filters[show.__name__] = show
     if not html:
         environment.filters["cell"] = markdown_cell
     return environment.get_template(name).render(**context)
+
+
+def render_page(name: str, *, script: str = "", **context: Any) -> str:
+    """A page, with the style and the one script that its policy allows by their digests.
+
+    Args:
+        name: the template.
+        script: file of the script; "" for a page without.
+        context: the values.
+    """
+    style = resource(_STYLE)
+    allowed: dict[str, str] = {"style": style, "style_digest": source_digest(style)}
+    if script:
+        text = resource(script)
+        allowed |= {"script": text, "script_digest": source_digest(text)}
+    return render(name, **allowed, **context)
 
 
 def resource(name: str) -> str:

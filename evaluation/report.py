@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
-from agentgym_suite.evaluation.pages import render, resource, source_digest
-from agentgym_suite.evaluation.run_directory import HTML, MARKDOWN, write_derived
+from agentgym_suite.evaluation.pages import render, render_page
+from agentgym_suite.evaluation.run_directory import HTML, MARKDOWN, VERIFICATION, write_derived
 from agentgym_suite.evaluation.scored_runs import ScoredRun
 from agentgym_suite.evaluation.tables import EnvTable, env_tables, failure_rows, macro_rows
+from agentgym_suite.evaluation.verdicts import standing_verification
 from agentgym_suite.evaluation.viewer import MAX_BYTES, viewer_data
 
 
@@ -39,17 +40,8 @@ def write_report(
 
 def html_report(runs: Sequence[ScoredRun], *, max_bytes: int = MAX_BYTES, seed: int = 0) -> str:
     """The page."""
-    style, script = resource("report.css"), resource("report.js")
     data = viewer_data([(run.label, run.folder) for run in runs], max_bytes=max_bytes, seed=seed)
-    return render(
-        "report.html",
-        **_context(runs),
-        style=style,
-        script=script,
-        style_digest=source_digest(style),
-        script_digest=source_digest(script),
-        data=data,
-    )
+    return render_page("report.html", script="report.js", **_context(runs), data=data)
 
 
 def markdown_report(runs: Sequence[ScoredRun]) -> str:
@@ -57,11 +49,35 @@ def markdown_report(runs: Sequence[ScoredRun]) -> str:
     return render("report.md", **_context(runs))
 
 
+class Standing(NamedTuple):
+    """What a replay says of a run: in words, and whether they are good, bad or open."""
+
+    tone: Literal["good", "bad", "open"]
+    words: str
+
+
+def standing(folder: Path) -> Standing:
+    """The verdict that stands of a run.
+
+    Raises:
+        RunError: the verdict is damaged.
+    """
+    if not (folder / VERIFICATION).is_file():
+        return Standing("open", "not verified")
+    verification, why_none = standing_verification(folder)
+    if verification is None:
+        return Standing("open", f"not verified: {why_none}")
+    if verification.verdict == "mismatch":
+        return Standing("bad", "mismatch")
+    return Standing("good" if verification.verdict == "verified" else "open", verification.title)
+
+
 def _context(runs: Sequence[ScoredRun]) -> dict[str, Any]:
     tables: list[EnvTable] = env_tables(runs)
     return {
         "suite": runs[0].results.suite,
         "runs": runs,
+        "verdicts": {run.label: standing(run.folder) for run in runs},
         "tables": tables,
         "macro": macro_rows(runs) if len(tables) > 1 else [],
         "failures": failure_rows(runs),

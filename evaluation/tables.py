@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agentgym_suite.evaluation.intervals import Interval
-from agentgym_suite.evaluation.results import SMALL_SAMPLE, Bounds, EnvResults, FailureCount
+from agentgym_suite.evaluation.results import (
+    SMALL_SAMPLE,
+    Bounds,
+    EnvResults,
+    FailureCount,
+    FamilyRate,
+)
 from agentgym_suite.evaluation.scored_runs import ScoredRun, place
 
 
@@ -50,13 +56,23 @@ class EnvRow:
 
 @dataclass(frozen=True, slots=True)
 class EnvTable:
-    """One environment: the agents that played it, best first."""
+    """One environment: the agents that played it, best first.
+
+    Attributes:
+        env_id: the environment.
+        split: split of its tasks, "" if the suite names none.
+        n_tasks: tasks.
+        trials: trials of each.
+        rows: the runs.
+        primary: the metric that orders the suite's tables.
+    """
 
     env_id: str
     split: str
     n_tasks: int
     trials: int
     rows: tuple[EnvRow, ...]
+    primary: str
 
     @property
     def small(self) -> bool:
@@ -81,7 +97,10 @@ def env_tables(runs: Sequence[ScoredRun]) -> list[EnvTable]:
         rows = [_row(run, env_id) for run in runs if env_id in run.results.envs]
         first = rows[0].results
         rows.sort(key=lambda row: place(row.run, [row.results]))
-        tables.append(EnvTable(env_id, first.split, first.n_tasks, first.trials, tuple(rows)))
+        primary = runs[0].results.suite.primary
+        tables.append(
+            EnvTable(env_id, first.split, first.n_tasks, first.trials, tuple(rows), primary)
+        )
     return tables
 
 
@@ -131,7 +150,12 @@ def number(value: float | None, decimals: int = 2) -> str:
     return "–" if value is None else f"{value:.{decimals}f}"
 
 
-def span(value: Interval | Bounds | None) -> str:
+def rate_interval(rate: FamilyRate) -> Interval:
+    """The rate of a task family as any other interval."""
+    return Interval(rate.est, rate.low, rate.high, "by tasks", rate.n)
+
+
+def span(value: Interval | Bounds | FamilyRate | None) -> str:
     """The two ends in percent; a dash where there are none, "all equal" where they coincide."""
     if isinstance(value, Interval) and value.method == "all-tasks-equal":
         return "all equal"

@@ -1,14 +1,12 @@
 "use strict";
 // Every text of a run enters the page through textContent: it is never read as markup.
 (() => {
-  const episodes = JSON.parse(document.getElementById("data").textContent);
-  const list = document.getElementById("list");
-  const viewer = document.getElementById("viewer");
-  const filter = document.getElementById("filter");
-  const outcome = document.getElementById("outcome");
-  const agent = document.getElementById("agent");
-  const count = document.getElementById("count");
-  const PAGE = 300;
+  const $ = (id) => document.getElementById(id);
+  const episodes = JSON.parse($("data").textContent);
+  const [list, viewer, filter, slider] = ["list", "viewer", "filter", "slider"].map($);
+  // Each select with what it compares.
+  const selects = { agent: "agent", env: "env", outcome: "outcome", family: "family" };
+  const PAGE = 200;
   const MARK = {
     success: "✓", failure: "✗", truncated_steps: "…", truncated_context: "…", error: "!",
   };
@@ -18,8 +16,12 @@
   let step = 0;
 
   const keyOf = (e) => [e.agent, e.env, e.task, e.trial].map(encodeURIComponent).join("/");
+  const byKey = new Map(episodes.map((e) => [keyOf(e), e]));
   const words = (name) => name.replaceAll("_", " ");
   const fixed = (value, decimals) => (value === null ? "–" : value.toFixed(decimals));
+  const many = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;
+  const ms = (seconds) => (seconds === null ? "–" : `${fixed(1000 * seconds, 2)} ms`);
+  const tone = (good) => (good ? "good" : "bad");
 
   function element(tag, className, text) {
     const node = document.createElement(tag);
@@ -28,21 +30,24 @@
     return node;
   }
 
-  function options(select, values) {
-    for (const value of [...new Set(values)].sort()) {
+  function fill(select, values) {
+    const distinct = [...new Set(values)].filter(Boolean).sort();
+    for (const value of distinct) {
       const option = element("option", "", words(value));
       option.value = value;
       select.append(option);
     }
+    select.hidden = distinct.length < 2;
   }
+
+  // ---------------------------------------------------------------- the list
 
   function apply() {
     const wanted = filter.value.toLowerCase();
     shown = episodes.filter((e) =>
-      (!outcome.value || e.outcome === outcome.value) &&
-      (!agent.value || e.agent === agent.value) &&
+      Object.entries(selects).every(([id, field]) => !$(id).value || e[field] === $(id).value) &&
       `${e.task} ${e.family} ${e.agent} ${e.env}`.toLowerCase().includes(wanted));
-    count.textContent = `${shown.length} of ${episodes.length} episodes`;
+    $("count").textContent = `${shown.length} of ${many(episodes.length, "episode")}`;
     list.replaceChildren();
     drawn = 0;
     draw(PAGE);
@@ -55,12 +60,15 @@
     for (; drawn < Math.min(upTo, shown.length); drawn++) {
       const e = shown[drawn];
       const item = element("li");
+      item.id = `episode-${drawn}`;
+      item.setAttribute("role", "option");
+      item.setAttribute("aria-selected", "false");
       item.append(
-        element("span", e.success ? "good" : "bad", MARK[e.outcome]),
-        element("span", "task", e.task + (e.trial ? ` (trial ${e.trial})` : "")),
+        element("span", tone(e.success), MARK[e.outcome]),
+        element("bdi", "task", e.task + (e.trial ? ` (trial ${e.trial})` : "")),
         element("span", "quiet", fixed(e.score, 2)),
-        element("small", "", [e.agent, e.family, words(e.outcome), `${e.steps.length} steps`]
-          .filter(Boolean).join(" · ")));
+        element("small", "", [words(e.outcome), many(e.steps.length, "step"), e.agent, words(e.family)]
+          .filter(Boolean).join(", ")));
       item.addEventListener("click", () => choose(e));
       list.append(item);
     }
@@ -74,152 +82,192 @@
   function mark() {
     const place = shown.indexOf(current);
     if (place >= drawn) draw(place + PAGE);
-    list.querySelector("[aria-current]")?.removeAttribute("aria-current");
+    list.querySelector("[aria-selected=true]")?.setAttribute("aria-selected", "false");
     const item = list.children[place];
-    if (!item) return;
-    item.setAttribute("aria-current", "true");
+    if (!item) return void list.removeAttribute("aria-activedescendant");
+    item.setAttribute("aria-selected", "true");
+    list.setAttribute("aria-activedescendant", item.id);
     const top = item.offsetTop - list.offsetTop;
-    if (top < list.scrollTop) list.scrollTop = top;
     const below = top + item.offsetHeight - list.clientHeight;
-    if (below > list.scrollTop) list.scrollTop = below;
+    if (top < list.scrollTop) list.scrollTop = top;
+    else if (below > list.scrollTop) list.scrollTop = below;
   }
+
+  // -------------------------------------------------------------- the episode
 
   function open(e, at) {
     current = e;
-    step = at;
     mark();
-    show();
+    $("nothing").hidden = e !== null;
+    $("episode").hidden = e === null;
+    if (e === null) return;
+    $("task").textContent = e.task;
+    $("facts").replaceChildren(...chips([
+      [`${MARK[e.outcome]} ${words(e.outcome)}`, tone(e.success)],
+      [`score ${fixed(e.score, 3)}`],
+      [e.agent], [e.env], [words(e.family)], [e.split && `split ${e.split}`],
+      [e.trial && `trial ${e.trial}`], [`seed ${e.seed}`], [`${fixed(e.wall_s, 2)} s`],
+      [e.attempts > 1 && many(e.attempts, "attempt")],
+    ]));
+    $("failure").replaceChildren(...(e.failure
+      ? block(`! ${words(e.failure.kind)}, where: ${e.failure.origin}`, e.failure.message) : []));
+    slider.max = e.steps.length;
+    $("strip").replaceChildren(...e.steps.map(tile), tile(null, e.steps.length));
+    go(at);
   }
 
-  function choose(e) {
-    open(e, 0);
-    history.replaceState(null, "", "#" + keyOf(e));
+  function tile(s, i) {
+    const item = element("li", "", s === null ? "end" : s.valid ? `${i + 1}` : `${i + 1} ✗`);
+    if (s && !s.valid) item.classList.add("bad");
+    if (s && s.reward > 0) {
+      item.classList.add("good");
+      item.textContent += " +";
+      item.title = `reward ${s.reward}`;
+    }
+    item.addEventListener("click", () => go(i, true));
+    return item;
   }
+
+  function go(at, remember) {
+    const e = current;
+    const last = e.steps.length;
+    step = Math.max(0, Math.min(last, at));
+    slider.value = step;
+    $("back").disabled = step === 0;
+    $("next").disabled = step === last;
+    $("place").textContent = step === last ? `end of ${many(last, "step")}` : `step ${step + 1} of ${last}`;
+    slider.setAttribute("aria-valuetext", $("place").textContent);
+    [...$("strip").children].forEach((item, i) => item.classList.toggle("here", i === step));
+    $("step").replaceChildren(...(step < last ? stepParts(e.steps[step]) : endParts(e)));
+    const address = `#${keyOf(e)}/${step + 1}`;
+    $("link").setAttribute("href", address);
+    if (remember) history.replaceState(null, "", address);
+  }
+
+  const choose = (e) => { open(e, 0); go(0, true); };
 
   function chips(pairs) {
-    const row = element("p", "chips");
-    for (const [text, className] of pairs) row.append(element("span", className, text));
-    return row;
+    return pairs.filter(([text]) => text).map(([text, className]) => element("span", className, text));
   }
 
   function block(title, text, className) {
-    return [element("h4", "", title), element("pre", className, text || "(empty)")];
+    const body = element("pre", className, text || "(empty)");
+    body.dir = "auto"; // a text of another direction stays in its own box
+    return [element("h4", "", title), body];
   }
 
-  function controls(last) {
-    const row = element("div", "controls");
-    const back = element("button", "", "← back");
-    const next = element("button", "", "next →");
-    const slider = element("input");
-    Object.assign(slider, { type: "range", min: 0, max: last, value: step });
-    slider.setAttribute("aria-label", "Step");
-    slider.addEventListener("input", () => { step = Number(slider.value); show("slider"); });
-    back.disabled = step === 0;
-    next.disabled = step === last;
-    back.addEventListener("click", () => move(-1));
-    next.addEventListener("click", () => move(1));
-    const label = step === last ? "end" : `step ${step + 1} of ${last}`;
-    row.append(back, slider, next, element("span", "quiet", label));
-    return row;
-  }
-
-  function show(focus) {
-    viewer.replaceChildren();
-    if (!current) {
-      viewer.append(element("p", "quiet", "No episode matches the filter."));
-      return;
+  function values(pairs) {
+    const shownValues = element("dl", "values");
+    for (const [name, value, className] of pairs) {
+      const row = element("div", className);
+      row.append(element("dt", "", name), element("dd", className === "long" ? "mono" : "", value));
+      shownValues.append(row);
     }
-    const e = current;
-    const head = [
-      [`${MARK[e.outcome]} ${words(e.outcome)}`, e.success ? "good" : "bad"],
-      [`score ${fixed(e.score, 3)}`, ""],
-      [e.agent, ""],
-      [e.env, ""],
-    ];
-    if (e.family) head.push([e.family, ""]);
-    if (e.split) head.push([`split ${e.split}`, ""]);
-    head.push([`seed ${e.seed}`, ""], [`${fixed(e.wall_s, 2)} s`, ""]);
-    if (e.attempts > 1) head.push([`${e.attempts} attempts`, ""]);
-    viewer.append(element("h3", "", e.task), chips(head), controls(e.steps.length));
-    if (focus) viewer.querySelector("input").focus();
-    if (e.failure) {
-      viewer.append(...block(`Failure: ${words(e.failure.kind)} (${e.failure.origin})`, e.failure.message));
-    }
-    if (step < e.steps.length) showStep(e.steps[step]);
-    else showEnd(e);
+    return shownValues;
   }
 
-  function showStep(s) {
-    viewer.append(...block("Observation", s.obs));
+  function stepParts(s) {
+    const parts = block("Observation", s.obs);
     if (s.messages.length) {
-      const details = element("details");
-      details.append(element("summary", "", `Prompt, ${s.messages.length} messages`));
-      for (const m of s.messages) details.append(...block(m.role, m.content));
-      viewer.append(details);
+      const prompt = element("details");
+      prompt.append(element("summary", "", `Prompt, ${many(s.messages.length, "message")}`));
+      for (const m of s.messages) prompt.append(...block(m.role, m.content));
+      parts.push(prompt);
     }
-    if (s.reply !== s.action) viewer.append(...block("Reply", s.reply));
-    viewer.append(...block("Action", s.action, "action"));
-    const tokens = s.tokens.prompt + s.tokens.completion;
-    const facts = [
-      [s.valid ? "✓ valid" : `✗ invalid: ${s.error}`, s.valid ? "good" : "bad"],
-      [`reward ${s.reward === null ? "–" : s.reward}`, ""],
-      [s.admissible ? `${s.admissible} admissible` : "open-ended actions", ""],
-      [`agent ${fixed(s.latency.model === null ? null : 1000 * s.latency.model, 2)} ms`, ""],
-      [`environment ${fixed(s.latency.env === null ? null : 1000 * s.latency.env, 2)} ms`, ""],
-    ];
-    if (tokens) {
-      facts.push([`${s.tokens.prompt} + ${s.tokens.completion} tokens, ${s.tokens.cached} cached`, ""]);
-    }
-    if (s.dropped) facts.push([`prompt without its ${s.dropped} oldest steps`, ""]);
-    if (s.cut) facts.push([`prompt cut by ${s.cut} characters`, ""]);
-    facts.push([`state ${s.state.slice(0, 12)}`, ""]);
-    viewer.append(chips(facts));
+    if (s.reply === s.action) parts.push(...block("Reply, as a whole the action", s.action, "action"));
+    else parts.push(...block("Reply", s.reply), ...block("Action", s.action, "action"));
+    const t = s.tokens;
+    const row = element("p", "chips");
+    row.append(...chips([
+      [s.valid ? "✓ valid" : `✗ invalid: ${s.error}`, tone(s.valid)],
+      [s.dropped && `prompt without its ${many(s.dropped, "oldest step")}`],
+      [s.cut && `prompt cut by ${many(s.cut, "character")}`],
+      [s.truncated && "the horizon ended the episode here"],
+    ]));
+    parts.push(row, values([
+      ["Reward", s.reward === null ? "–" : String(s.reward)],
+      ["Admissible actions", s.admissible ? String(s.admissible) : "open-ended"],
+      ["Tokens", t.prompt + t.completion ? `${t.prompt} + ${t.completion}, ${t.cached} cached` : "none"],
+      ["Agent latency", ms(s.latency.model)],
+      ["Environment latency", ms(s.latency.env)],
+      ["State hash after the step", s.state, "long"],
+    ]));
+    return parts;
   }
 
-  function showEnd(e) {
-    if (e.steps.length) viewer.append(...block("Final observation", e.final_obs));
+  function endParts(e) {
+    const parts = e.steps.length ? block("Final observation", e.final_obs) : [];
     const metrics = Object.entries(e.metrics);
-    if (!metrics.length) return;
-    viewer.append(element("h4", "", "Metrics"));
-    viewer.append(chips(metrics.map(([name, value]) => [`${words(name)} ${value}`, ""])));
+    if (metrics.length) {
+      parts.push(element("h4", "", "Metrics"));
+      parts.push(values(metrics.map(([name, value]) => [words(name), value === null ? "–" : String(value)])));
+    }
+    return parts;
   }
 
-  function move(by) {
-    if (!current) return;
-    step = Math.max(0, Math.min(current.steps.length, step + by));
-    show();
-  }
+  // ------------------------------------------------------------------ the keys
 
   function travel(by) {
-    const place = shown.indexOf(current) + by;
-    if (shown[place]) choose(shown[place]);
+    const next = shown[shown.indexOf(current) + by];
+    if (next) choose(next);
+  }
+
+  /** Whether keys are meant for the episodes: the focus is there, or nowhere and they are in view. */
+  function meant(target) {
+    const browser = $("browser");
+    if (browser.contains(target)) return true;
+    if (target !== document.body) return false;
+    const box = browser.getBoundingClientRect();
+    return box.top < innerHeight / 2 && box.bottom > innerHeight / 2;
   }
 
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const typing = event.target === filter || event.target.tagName === "SELECT";
-    if (event.key === "Escape") return void document.activeElement.blur();
-    if (typing) return;
+    const target = event.target;
+    if (event.key === "Escape") return void target.blur();
+    if (target === filter || target.tagName === "SELECT") return;
+    if (event.key === "/") {
+      event.preventDefault();
+      return void filter.focus();
+    }
+    if (!current || !meant(target)) return;
     const moves = {
-      ArrowLeft: () => move(-1), ArrowRight: () => move(1),
-      Home: () => move(-Infinity), End: () => move(Infinity),
+      ArrowLeft: () => go(step - 1, true), ArrowRight: () => go(step + 1, true),
+      Home: () => go(0, true), End: () => go(Infinity, true),
       ArrowUp: () => travel(-1), ArrowDown: () => travel(1),
-      "/": () => filter.focus(),
     };
     if (!moves[event.key]) return;
     event.preventDefault();
     moves[event.key]();
   });
 
-  function fromHash() {
-    const key = location.hash.slice(1);
-    return key.includes("/") ? episodes.find((e) => keyOf(e) === key) : undefined;
+  /** The episode and step of the address, "#agent/env/task/trial" with "/step" behind it or not. */
+  function fromAddress() {
+    const parts = location.hash.slice(1).split("/");
+    return [byKey.get(parts.slice(0, 4).join("/")) || null, Math.max(0, Number(parts[4] || 1) - 1 || 0)];
   }
 
-  window.addEventListener("hashchange", () => { const e = fromHash(); if (e && e !== current) open(e, 0); });
-  for (const control of [filter, outcome, agent]) control.addEventListener("input", apply);
-  options(outcome, episodes.map((e) => e.outcome));
-  options(agent, episodes.map((e) => e.agent));
-  current = fromHash() || null;
+  function visit() {
+    const [e, at] = fromAddress();
+    if (!e) return;
+    if (!shown.includes(e)) {
+      filter.value = "";
+      for (const id of Object.keys(selects)) $(id).value = "";
+      current = e;
+      apply();
+    }
+    open(e, at);
+    $("episodes").scrollIntoView();
+    viewer.focus({ preventScroll: true });
+  }
+
+  for (const [id, field] of Object.entries(selects)) fill($(id), episodes.map((e) => e[field]));
+  for (const control of [filter, ...Object.keys(selects).map($)]) control.addEventListener("input", apply);
+  slider.addEventListener("input", () => go(Number(slider.value), true));
+  $("back").addEventListener("click", () => go(step - 1, true));
+  $("next").addEventListener("click", () => go(step + 1, true));
+  window.addEventListener("hashchange", visit);
+  $("browser").hidden = false;
   apply();
+  visit();
 })();

@@ -1,0 +1,162 @@
+"""The report in a real browser: by keyboard alone, with hostile texts, on a phone."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentgym_suite import evaluation
+from agentgym_suite.episodes import Reply, Turn
+from agentgym_suite.evaluation.open_suites import ad_hoc_suite
+from agentgym_suite.evaluation.report import write_report
+from agentgym_suite.evaluation.scored_runs import find_runs, load_runs
+from agentgym_suite.evaluation.settings import AgentSpec
+
+pytestmark = pytest.mark.usefixtures("counting_env")
+ENV = "Counting-v0"
+EVIL = "</script><script>document.title='pwned'</script>"
+REVERSED = "\u202egnp.exe\u202c <!-- <b>bold</b> &lt; \u2028 ]]> ${1} `x`"
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    path = shutil.which("chromium") or shutil.which("google-chrome")
+    if path is None:
+        pytest.skip("no Chromium on this machine")
+    with playwright.sync_playwright() as driver:
+        flags = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
+        opened = driver.chromium.launch(executable_path=path, args=flags)
+        yield opened
+        opened.close()
+
+
+class Seen:
+    """A page, with everything that the browser complained of or asked the network for."""
+
+    def __init__(self, browser: Any, width: int = 1280, height: int = 900) -> None:
+        self.page = browser.new_page(viewport={"width": width, "height": height})
+        self.problems: list[str] = []
+        self.requests: list[str] = []
+        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
+        self.page.on("console", lambda message: self.problems.append(message.text))
+        self.page.on("dialog", lambda dialog: self.problems.append(dialog.message))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+
+    def text(self, selector: str) -> str:
+        return str(self.page.inner_text(selector))
+
+    def press(self, *keys: str) -> None:
+        for key in keys:
+            self.page.keyboard.press(key)
+
+
+@pytest.fixture
+def seen(chromium: Any) -> Iterator[Seen]:
+    one = Seen(chromium)
+    yield one
+    one.page.close()
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> Path:
+    """Two agents over thirty hostile tasks each."""
+    suite = ad_hoc_suite(ENV, kwargs={"hostile": True})
+    for name in ("random", "oracle"):
+        evaluation.run(suite, name, out=tmp_path / name)
+    return write_report(tmp_path, load_runs(find_runs(tmp_path)))
+
+
+def test_the_viewer_works_by_keyboard_alone(report: Path, seen: Seen) -> None:
+    seen.page.goto(report.as_uri())
+    assert seen.page.title().startswith(ENV) and "60 of 60 episodes" in seen.text("#count")
+    while seen.page.evaluate("document.activeElement.textContent") != "Episodes":
+        seen.press("Tab")
+    seen.press("Enter", "ArrowDown", "ArrowRight")
+    assert (seen.text("#task"), seen.text("#place")) == ("count-1", "step 2 of 3")
+    assert seen.page.evaluate("decodeURIComponent(location.hash)") == f"#oracle/{ENV}/count-1/0/2"
+    assert "count 1 of 2" + EVIL in seen.text("#step pre")
+    seen.press("End")
+    assert seen.text("#place") == "end of 3 steps" and "done" in seen.text("#step")
+    seen.press("Home", "ArrowLeft")
+    assert seen.text("#place") == "step 1 of 3"
+    seen.press("ArrowUp")
+    assert seen.text("#task") == "count-0"
+    seen.press("/")
+    seen.page.keyboard.type("count-7")
+    assert seen.text("#task") == "count-7" and "2 of 60 episodes" in seen.text("#count")
+    seen.press("Tab", "r", "Escape")  # the select of agents, its entry by the first letter
+    assert "1 of 60 episodes" in seen.text("#count")
+    assert "random" in seen.text("#facts")
+    assert seen.problems == [] and len(seen.requests) == 1
+
+
+def test_keys_scroll_the_page_where_no_episode_is_in_view(report: Path, seen: Seen) -> None:
+    seen.page.goto(report.as_uri())
+    seen.press("ArrowDown", "ArrowRight", "End")
+    seen.page.wait_for_function("scrollY > 0")
+    assert seen.text("#task") == "count-0" and seen.page.evaluate("location.hash") == ""
+
+
+def test_a_link_opens_its_step(report: Path, seen: Seen) -> None:
+    seen.page.goto(f"{report.as_uri()}#oracle/{ENV}/count-9/0")
+    assert (seen.text("#task"), seen.text("#place")) == ("count-9", "step 1 of 6")
+    seen.page.goto(f"{report.as_uri()}#random/{ENV}/count-3/0/2")
+    assert seen.text("#place").startswith("step 2 of")
+    assert "random" in seen.text("#facts")
+    for stray in (f"#oracle/{ENV}/count-99/0", f"#random/{ENV}/count-3/0/x", "#episodes", "#%"):
+        seen.page.goto(report.as_uri() + stray)
+        seen.page.reload()
+        assert seen.page.is_visible("#task")
+    assert seen.problems == []
+
+
+def test_a_filter_gives_way_to_a_link(report: Path, seen: Seen) -> None:
+    seen.page.goto(report.as_uri())
+    seen.page.fill("#filter", "count-7")
+    seen.page.evaluate(f"location.hash = 'oracle/{ENV}/count-9/0'")
+    seen.page.wait_for_function("document.getElementById('task').textContent === 'count-9'")
+    assert "60 of 60" in seen.text("#count")
+
+
+class Hostile:
+    """Replies with texts that would like to be markup, then ends the game."""
+
+    def act(self, turn: Turn) -> Reply:
+        return Reply(
+            f"{EVIL}<img src=x onerror=alert(1)>{REVERSED}" if turn.step_index == 0 else "stop[]"
+        )
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def test_hostile_texts_stay_texts(tmp_path: Path, seen: Seen) -> None:
+    name = f"<img src=x onerror=alert(1)>{EVIL}\u202e"
+    suite = ad_hoc_suite(ENV, kwargs={"hostile": True})
+    evaluation.run(suite, AgentSpec(name, lambda env, seed: Hostile()), out=tmp_path)
+    seen.page.goto(write_report(tmp_path, load_runs([tmp_path])).as_uri())
+    assert (
+        seen.page.evaluate(
+            "document.querySelectorAll('img, #episodes b, script:not(#data)').length"
+        )
+        == 1
+    )
+    assert EVIL in seen.text("#step pre") and REVERSED in seen.page.text_content("#step .action")
+    assert name in seen.page.text_content("tbody th")
+    assert seen.page.title().startswith(ENV)
+    assert seen.problems == [] and len(seen.requests) == 1
+
+
+def test_on_a_phone_tables_scroll_inside_themselves(report: Path, chromium: Any) -> None:
+    phone = Seen(chromium, 390, 844)
+    phone.page.goto(report.as_uri())
+    assert phone.page.evaluate("document.documentElement.scrollWidth") == 390
+    wide = "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth)"
+    assert phone.page.evaluate(f"{wide}.length") > 0
+    assert phone.page.evaluate(f"{wide}.every(e => e.tabIndex === 0)")
+    phone.page.close()
