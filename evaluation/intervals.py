@@ -156,6 +156,32 @@ def macro_interval(
     return Interval(estimate, float(low), float(high), "stratified-task-bootstrap", n)
 
 
+def mean_of_rates(
+    groups: Sequence[tuple[int, int]], *, seed: int = 0, resamples: int = RESAMPLES
+) -> Interval:
+    """The mean of several success rates, each weighing the same, as ``macro_interval`` has it.
+
+    A resample of a group of ``n`` right-or-wrong tasks has a binomial number of successes, so that
+    none has to be drawn one by one.
+
+    Args:
+        groups: (successes, tasks) of each group, one trial a task.
+        seed: of the resampling.
+        resamples: how many resamples.
+    """
+    counts = np.array(groups, dtype=np.int64).reshape(-1, 2)
+    if len(counts) == 0 or not counts[:, 1].all():
+        return no_interval("no episodes")
+    successes, n = counts.T
+    estimate, total = float((successes / n).mean()), int(n.sum())
+    if not ((successes > 0) & (successes < n)).any():  # a resample can give nothing else
+        return Interval(estimate, None, None, "every group all right or all wrong", total)
+    rng = np.random.Generator(np.random.PCG64(seed))
+    means = (rng.binomial(n, successes / n, size=(resamples, len(counts))) / n).mean(axis=1)
+    low, high = np.percentile(means, _PERCENTILES)
+    return Interval(estimate, float(low), float(high), "stratified-task-bootstrap", total)
+
+
 def _resampled_means(
     columns: NDArray[np.float64], seed: int, resamples: int
 ) -> NDArray[np.float64]:

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from agentgym_suite.evaluation.group_tables import group_tables
 from agentgym_suite.evaluation.pages import render, render_page
-from agentgym_suite.evaluation.run_directory import HTML, MARKDOWN, VERIFICATION, write_derived
+from agentgym_suite.evaluation.run_directory import HTML, MARKDOWN, write_derived
 from agentgym_suite.evaluation.scored_runs import ScoredRun
 from agentgym_suite.evaluation.tables import EnvTable, env_tables, failure_rows, macro_rows
-from agentgym_suite.evaluation.verdicts import standing_verification
 from agentgym_suite.evaluation.viewer import MAX_BYTES, viewer_data
 
 
@@ -49,27 +49,23 @@ def markdown_report(runs: Sequence[ScoredRun]) -> str:
     return render("report.md", **_context(runs))
 
 
+Tone = Literal["good", "bad", "open"]
+
+
 class Standing(NamedTuple):
     """What a replay says of a run: in words, and whether they are good, bad or open."""
 
-    tone: Literal["good", "bad", "open"]
+    tone: Tone
     words: str
 
 
-def standing(folder: Path) -> Standing:
-    """The verdict that stands of a run.
-
-    Raises:
-        RunError: the verdict is damaged.
-    """
-    if not (folder / VERIFICATION).is_file():
+def standing(run: ScoredRun) -> Standing:
+    """The verdict that stands of a run."""
+    verdict = run.results.verification
+    if verdict is None:
         return Standing("open", "not verified")
-    verification, why_none = standing_verification(folder)
-    if verification is None:
-        return Standing("open", f"not verified: {why_none}")
-    if verification.verdict == "mismatch":
-        return Standing("bad", "mismatch")
-    return Standing("good" if verification.verdict == "verified" else "open", verification.title)
+    tones: dict[str, Tone] = {"verified": "good", "mismatch": "bad"}
+    return Standing(tones.get(verdict.verdict, "open"), verdict.verdict)
 
 
 def _context(runs: Sequence[ScoredRun]) -> dict[str, Any]:
@@ -77,8 +73,16 @@ def _context(runs: Sequence[ScoredRun]) -> dict[str, Any]:
     return {
         "suite": runs[0].results.suite,
         "runs": runs,
-        "verdicts": {run.label: standing(run.folder) for run in runs},
+        "verdicts": {run.label: standing(run) for run in runs},
         "tables": tables,
+        "groups": [group for table in tables for group in group_tables(table)],
         "macro": macro_rows(runs) if len(tables) > 1 else [],
         "failures": failure_rows(runs),
+        "outcomes": sorted({name for table in tables for name in table.outcomes}),
+        "format_errors": [
+            (table.env_id, row.agent, reason, steps)
+            for table in tables
+            for row in table.rows
+            for reason, steps in sorted(row.results.format_errors.items(), key=lambda x: -x[1])
+        ],
     }

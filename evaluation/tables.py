@@ -12,6 +12,7 @@ from agentgym_suite.evaluation.results import (
     EnvResults,
     FailureCount,
     FamilyRate,
+    LengthRate,
 )
 from agentgym_suite.evaluation.scored_runs import ScoredRun, place
 
@@ -42,6 +43,11 @@ class EnvRow:
         """Mean steps of an episode."""
         interval = self.results.metrics.get("steps")
         return None if interval is None else interval.estimate
+
+    def metric(self, name: str) -> Interval | None:
+        """A metric of the environment, or of its retrieval."""
+        results = self.results
+        return results.metrics.get(name) or results.retrieval.get(name)
 
     @property
     def counts(self) -> str:
@@ -80,14 +86,22 @@ class EnvTable:
         return self.n_tasks < SMALL_SAMPLE
 
     @property
-    def families(self) -> tuple[str, ...]:
-        """Every task family."""
-        return tuple(sorted({name for row in self.rows for name in row.results.families}))
+    def metrics(self) -> tuple[str, ...]:
+        """Every metric, what concerns retrieval behind the others."""
+        named = sorted({name for row in self.rows for name in row.results.metrics})
+        found = sorted({name for row in self.rows for name in row.results.retrieval})
+        return tuple(dict.fromkeys((*named, *found)))
 
     @property
-    def metrics(self) -> tuple[str, ...]:
-        """Every metric."""
-        return tuple(sorted({name for row in self.rows for name in row.results.metrics}))
+    def outcomes(self) -> tuple[str, ...]:
+        """Every outcome that an episode had."""
+        return tuple(sorted({name for row in self.rows for name in row.results.outcomes}))
+
+    @property
+    def ks(self) -> tuple[str, ...]:
+        """Numbers of trials that pass@k and pass^k are told of, from 2."""
+        found = {k for row in self.rows for k in row.results.pass_at if k != "1"}
+        return tuple(sorted(found, key=int))
 
 
 def env_tables(runs: Sequence[ScoredRun]) -> list[EnvTable]:
@@ -150,12 +164,12 @@ def number(value: float | None, decimals: int = 2) -> str:
     return "–" if value is None else f"{value:.{decimals}f}"
 
 
-def rate_interval(rate: FamilyRate) -> Interval:
-    """The rate of a task family as any other interval."""
+def rate_interval(rate: FamilyRate | LengthRate) -> Interval:
+    """The rate of a group of tasks as any other interval."""
     return Interval(rate.est, rate.low, rate.high, "by tasks", rate.n)
 
 
-def span(value: Interval | Bounds | FamilyRate | None) -> str:
+def span(value: Interval | Bounds | FamilyRate | LengthRate | None) -> str:
     """The two ends in percent; a dash where there are none, "all equal" where they coincide."""
     if isinstance(value, Interval) and value.method == "all-tasks-equal":
         return "all equal"

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from agentgym_suite.errors import UsageError
 from agentgym_suite.evaluation.intervals import (
     macro_interval,
+    mean_of_rates,
     success_interval,
     task_bootstrap,
     task_bootstraps,
@@ -148,3 +149,18 @@ def test_clustering_covers_and_pooling_does_not() -> None:
         pooled += together.low <= 0.5 <= together.high  # type: ignore[operator]
     assert 0.93 <= clustered / simulations <= 0.985
     assert pooled / simulations < 0.88
+
+
+def test_the_mean_of_rates_is_the_macro_mean_of_their_tasks() -> None:
+    groups = [(30, 40), (3, 12), (55, 100)]
+    means = [[1.0] * k + [0.0] * (n - k) for k, n in groups]
+    one, other = mean_of_rates(groups), macro_interval(means)
+    assert one.estimate == pytest.approx(np.mean([k / n for k, n in groups]), abs=1e-15)
+    assert one.estimate == pytest.approx(other.estimate) and one.n == other.n == 152
+    assert (one.low, one.high) == pytest.approx((other.low, other.high), abs=0.01)
+    assert mean_of_rates(groups) == one != mean_of_rates(groups, seed=1)
+
+
+def test_a_mean_of_rates_without_spread_has_no_ends() -> None:
+    assert mean_of_rates([(5, 5), (0, 3)])[:3] == (0.5, None, None)
+    assert mean_of_rates([])[:3] == mean_of_rates([(1, 2), (0, 0)])[:3] == (None, None, None)

@@ -111,7 +111,7 @@ def test_the_leaderboard_is_best_first_with_intervals(tmp_path: Path) -> None:
     assert "| even | 15/15, 100.0 % |" in markdown
     page = html_report(runs)
     assert 'aria-label="100.0 percent, 95 % interval 88.6 – 100.0"' in page
-    assert page.count('<svg class="bar"') == 2 + 2 * 2  # of each agent the whole and two families
+    assert page.count('<svg class="bar"') == 2 * (1 + 2 + 2)  # the whole, two families, two means
 
 
 def test_incomplete_runs_show_bounds_and_no_estimate(tmp_path: Path) -> None:
