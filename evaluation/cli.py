@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import get_args
+from typing import Protocol, get_args
 
 from rich.console import Console
 from rich.text import Text
@@ -21,20 +19,26 @@ from agentgym_suite.evaluation.agent_runs import AgentRuns, folder_name, run_age
 from agentgym_suite.evaluation.compare_cli import register_compare
 from agentgym_suite.evaluation.leaderboard_cli import register_leaderboard
 from agentgym_suite.evaluation.open_suites import OpenSuite, ad_hoc_suite, open_suite
+from agentgym_suite.evaluation.printing import print_failures, print_runs, print_union
 from agentgym_suite.evaluation.report import write_report
 from agentgym_suite.evaluation.run_directory import RESULTS, write_derived
 from agentgym_suite.evaluation.runner import cluster
-from agentgym_suite.evaluation.scored_runs import ScoredRun, find_runs, load_runs
+from agentgym_suite.evaluation.scored_runs import find_runs, load_runs
 from agentgym_suite.evaluation.scoring import results_bytes
-from agentgym_suite.evaluation.settings import AgentSpec, Runner, RunOptions, named_agent
+from agentgym_suite.evaluation.settings import (
+    AgentSpec,
+    OnProgress,
+    Runner,
+    RunOptions,
+    named_agent,
+)
 from agentgym_suite.evaluation.suite_unions import load_union, shipped_unions
 from agentgym_suite.evaluation.suites import load_suite
-from agentgym_suite.evaluation.tables import failure_sentences
-from agentgym_suite.evaluation.terminal import leaderboard, live_bars
+from agentgym_suite.evaluation.terminal import live_bars
+from agentgym_suite.evaluation.union_folder import is_union, read_union
+from agentgym_suite.evaluation.union_report import report_union
 from agentgym_suite.evaluation.union_runs import open_union, run_union
-from agentgym_suite.evaluation.union_tables import union_table
 from agentgym_suite.evaluation.verify_cli import register_verify
-from agentgym_suite.spaces import without_surrogates
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -44,7 +48,9 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     register_verify(commands)
     register_leaderboard(commands)
     parser = commands.add_parser("report", help="write the report of finished runs again")
-    parser.add_argument("folder", metavar="DIR", help="a run, or a folder of nothing but runs")
+    parser.add_argument(
+        "folder", metavar="DIR", help="a run, a folder of nothing but runs, or one of a union"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.set_defaults(run=_report)
 
@@ -159,45 +165,78 @@ def _evaluate(args: argparse.Namespace) -> int:
     agents = _agents(args.agent)
     options = _options(args)
     err = console(stderr=True)
-    if args.suite in shipped_unions():
-        return _evaluate_union(args, agents, out, options)
     with cluster(options):  # first: a cluster that is not there is known before worlds are built
         with err.status(Text(f"Preparing {args.suite or args.env} …")):
-            opened = _opened(args)
+            work: _Work = _Union(args) if args.suite in shipped_unions() else _Suite(args)
         names = "+".join(folder_name(agent.name) for agent in agents)
-        out = Path("runs") / f"{opened.suite.id}-{names}" if out is None else out
+        folder = Path("runs") / f"{work.name}-{names}" if out is None else out
         with live_bars(err) as on_progress:
-            done = run_agents(opened, agents, out, options=options, on_progress=on_progress)
-    _print_runs(done.runs, done.report, as_json=args.json)
-    _print_failures(done.runs, err)
-    if not args.json:
-        _print_remarks(done, opened, err)
-    return 0 if done.complete else 1
+            complete = work.play(agents, folder, options, on_progress)
+    work.show(err, as_json=args.json)
+    return 0 if complete else 1
 
 
-def _evaluate_union(
-    args: argparse.Namespace, agents: list[AgentSpec], out: Path | None, options: RunOptions
-) -> int:
-    if args.tasks or args.split is not None or args.set:
-        raise UsageError(f"--tasks, --split and --set go with one suite; {args.suite} is a union")
-    err = console(stderr=True)
-    with cluster(options):
-        with err.status(Text(f"Preparing {args.suite} …")):
-            union = load_union(args.suite).part(episodes=args.episodes, trials=args.trials)
-            opened = open_union(union, _data(args), allow_missing=args.allow_missing)
-        names = "+".join(folder_name(agent.name) for agent in agents)
-        folder = Path("runs") / f"{args.suite}-{names}" if out is None else out
-        with live_bars(err) as on_progress:
-            done = run_union(opened, agents, folder, options=options, on_progress=on_progress)
-    screen = console()
-    if args.json:
-        screen.out(json.dumps(done.results.as_dict(), sort_keys=True), highlight=False)
-    else:
-        screen.print(union_table(done.results))
-        screen.print(f"report: {without_surrogates(str(done.report))}", soft_wrap=True)
-        for sentence in dict.fromkeys(opened.absent.values()):
-            err.print(sentence, soft_wrap=True)
-    return 0 if done.complete else 1
+class _Work(Protocol):
+    """What ``evaluate`` opens, plays and shows."""
+
+    name: str
+
+    def play(
+        self, agents: list[AgentSpec], folder: Path, options: RunOptions, on_progress: OnProgress
+    ) -> bool:
+        """Play what is missing; whether every episode is there then."""
+        ...
+
+    def show(self, err: Console, *, as_json: bool) -> None:
+        """Print what became of it."""
+        ...
+
+
+class _Suite:
+    """One suite, or an environment ad hoc."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._opened = _opened(args)
+        self.name = self._opened.suite.id
+
+    def play(
+        self, agents: list[AgentSpec], folder: Path, options: RunOptions, on_progress: OnProgress
+    ) -> bool:
+        self._done = run_agents(
+            self._opened, agents, folder, options=options, on_progress=on_progress
+        )
+        return self._done.complete
+
+    def show(self, err: Console, *, as_json: bool) -> None:
+        print_runs(self._done.runs, self._done.report, as_json=as_json)
+        print_failures(self._done.runs, err)
+        if not as_json:
+            _print_remarks(self._done, self._opened, err)
+
+
+class _Union:
+    """A union of suites."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        if args.tasks or args.split is not None or args.set:
+            raise UsageError(
+                f"--tasks, --split and --set go with one suite; {args.suite} is a union"
+            )
+        union = load_union(args.suite).part(episodes=args.episodes, trials=args.trials)
+        self._opened = open_union(union, _data(args), allow_missing=args.allow_missing)
+        self.name = union.id
+
+    def play(
+        self, agents: list[AgentSpec], folder: Path, options: RunOptions, on_progress: OnProgress
+    ) -> bool:
+        self._done = run_union(
+            self._opened, agents, folder, options=options, on_progress=on_progress
+        )
+        return self._done.complete
+
+    def show(self, err: Console, *, as_json: bool) -> None:
+        absent = self._opened.absent
+        print_union(self._done.results, absent, self._done.report, err, as_json=as_json)
 
 
 def _data(args: argparse.Namespace) -> dict[str, str]:
@@ -244,12 +283,17 @@ def _agents(names: str) -> list[AgentSpec]:
 
 def _report(args: argparse.Namespace) -> int:
     folder = _folder(args.folder, "DIR")
+    err = console(stderr=True)
+    if is_union(folder):
+        union = report_union(folder)
+        absent = read_union(folder).absent
+        print_union(union.results, absent, union.page, err, as_json=args.json)
+        return 0 if union.results.complete else 1
     runs = load_runs(find_runs(folder))
     for run in runs:
         write_derived(run.folder / RESULTS, results_bytes(run.results))
-    page = write_report(folder, runs)
-    _print_runs(runs, page, as_json=args.json)
-    _print_failures(runs, console(stderr=True))
+    print_runs(runs, write_report(folder, runs), as_json=args.json)
+    print_failures(runs, err)
     return 0 if all(run.results.status == "complete" for run in runs) else 1
 
 
@@ -276,28 +320,6 @@ def _opened(args: argparse.Namespace) -> OpenSuite:
         kwargs=settings(args.set),
         episodes=args.episodes,
     )
-
-
-def _print_runs(runs: Sequence[ScoredRun], page: Path, *, as_json: bool) -> None:
-    out = console()
-    if as_json:
-        rows = [{"folder": str(run.folder), "results": run.results.as_dict()} for run in runs]
-        text = json.dumps({"runs": rows, "report": str(page)}, sort_keys=True)
-        out.out(text, highlight=False)  # not print(), which a reader that goes away would break
-        return
-    out.print(leaderboard(runs, out.width))
-    for run in runs:
-        if run.results.status == "incomplete":
-            out.print(
-                f"{run.label}: incomplete, {run.results.finished} of {run.results.planned} "
-                "episodes; its interval shows the bounds, missing ones as failures and as successes"
-            )
-    out.print(f"report: {without_surrogates(str(page))}", soft_wrap=True)
-
-
-def _print_failures(runs: Sequence[ScoredRun], err: Console) -> None:
-    for sentence in failure_sentences(runs):
-        err.print(sentence, soft_wrap=True)
 
 
 def _print_remarks(done: AgentRuns, opened: OpenSuite, err: Console) -> None:

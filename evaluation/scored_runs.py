@@ -16,6 +16,7 @@ from agentgym_suite.evaluation.run_directory import OWN_FILES, holds_records
 from agentgym_suite.evaluation.run_header import RUN, read_run
 from agentgym_suite.evaluation.scoring import score_run
 from agentgym_suite.evaluation.suites import shown_ids
+from agentgym_suite.evaluation.union_folder import UNION_FILES, is_union, read_union
 from agentgym_suite.evaluation.verdicts import with_verdict
 
 
@@ -47,7 +48,7 @@ class ScoredRun:
 
 
 def find_runs(folder: Path) -> list[Path]:
-    """The run directories that a path names: itself and those directly in it.
+    """The run directories that a path names: itself, those directly in it, those of a union.
 
     A folder of runs holds nothing else: runs that merely lie about in a home or in a place for
     temporary files were not meant, and their results would be written again.
@@ -55,6 +56,8 @@ def find_runs(folder: Path) -> list[Path]:
     Raises:
         RunError: there is none, or other things are there.
     """
+    if is_union(folder):
+        return _runs_of_union(folder)
     inner = sorted(path.parent for path in folder.glob(f"*/{RUN}"))
     found = [folder, *inner] if (folder / RUN).is_file() else inner
     if inner:
@@ -63,6 +66,17 @@ def find_runs(folder: Path) -> list[Path]:
     found = [path for path in found if holds_records(path)] or found
     if not found:
         raise RunError(f"{folder} holds no run; give a directory that `evaluate` wrote")
+    return found
+
+
+def _runs_of_union(folder: Path) -> list[Path]:
+    suites = [member.suite for member in read_union(folder).plan.members]
+    _refuse_strangers(folder, {*UNION_FILES, *suites})
+    found = [
+        path for suite in suites if (folder / suite).is_dir() for path in find_runs(folder / suite)
+    ]
+    if not found:
+        raise RunError(f"{folder} holds a union of which nothing is played; `evaluate` plays it")
     return found
 
 

@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 from agentgym_suite.evaluation.intervals import Interval, macro_interval, no_interval, task_means
 from agentgym_suite.evaluation.results import plain
 from agentgym_suite.evaluation.scored_runs import ScoredRun
-from agentgym_suite.evaluation.suite_unions import SuiteUnion
-from agentgym_suite.evaluation.suites import Suite
 from agentgym_suite.evaluation.tallies import read_tallies
+from agentgym_suite.evaluation.union_folder import (
+    UNION_SCHEMA_VERSION,
+    PlannedMember,
+    UnionPlan,
+)
 
-UNION_SCHEMA_VERSION = 1
 MemberStatus = Literal["complete", "incomplete", "not played", "data absent"]
 
 
@@ -91,13 +93,19 @@ class UnionResults:
     title: str
     rows: tuple[UnionRow, ...]
 
+    @property
+    def complete(self) -> bool:
+        """Whether every run of every suite whose data are here holds every episode."""
+        members = [member for row in self.rows for member in row.members]
+        return all(member.status in ("complete", "data absent") for member in members)
+
     def as_dict(self) -> dict[str, Any]:
         """The results as JSON values, floats rounded to 12 decimals."""
         return {field.name: plain(getattr(self, field.name)) for field in fields(self)}
 
 
 def summarise(
-    union: SuiteUnion,
+    plan: UnionPlan,
     agents: Sequence[str],
     runs: Mapping[str, Sequence[ScoredRun]],
     absent: Mapping[str, str],
@@ -105,18 +113,18 @@ def summarise(
     """The results of agents on a union.
 
     Args:
-        union: the union.
+        plan: the union.
         agents: the agents' names.
         runs: suite -> its runs.
         absent: suite -> why its data are not here.
     """
     rows = [
-        _row(union, agent, {r.results.suite.id: r for r in _of(agent, runs)}, absent)
+        _row(plan, agent, {r.results.suite.id: r for r in _of(agent, runs)}, absent)
         for agent in agents
     ]
     rows.sort(key=lambda r: (r.means.primary.estimate is None, -(r.means.primary.estimate or 0.0)))
     return UnionResults(
-        UNION_SCHEMA_VERSION, union.id, union.version, union.digest, union.title, tuple(rows)
+        UNION_SCHEMA_VERSION, plan.id, plan.version, plan.digest, plan.title, tuple(rows)
     )
 
 
@@ -125,14 +133,14 @@ def _of(agent: str, runs: Mapping[str, Sequence[ScoredRun]]) -> list[ScoredRun]:
 
 
 def _row(
-    union: SuiteUnion, agent: str, runs: Mapping[str, ScoredRun], absent: Mapping[str, str]
+    plan: UnionPlan, agent: str, runs: Mapping[str, ScoredRun], absent: Mapping[str, str]
 ) -> UnionRow:
     columns = {
         name: _columns(run) for name, run in runs.items() if run.results.status == "complete"
     }
     members = tuple(
-        _member(suite, runs.get(suite.id), absent.get(suite.id), columns.get(suite.id))
-        for suite in union.members
+        _member(one, runs.get(one.suite), absent.get(one.suite), columns.get(one.suite))
+        for one in plan.members
     )
     reasons = []
     for member in members:
@@ -150,7 +158,7 @@ def _row(
 
 
 def _member(
-    suite: Suite,
+    plan: PlannedMember,
     run: ScoredRun | None,
     absent: str | None,
     columns: Sequence[NDArray[np.float64]] | None,
@@ -161,14 +169,14 @@ def _member(
     else:
         status = run.results.status
     return MemberResults(
-        suite=suite.id,
-        version=suite.version,
-        digest=suite.digest,
+        suite=plan.suite,
+        version=plan.version,
+        digest=plan.digest,
         status=status,
         reason="" if run is not None else absent or "the command was stopped before it",
-        planned=suite.planned if run is None else run.results.planned,
+        planned=plan.planned if run is None else run.results.planned,
         finished=0 if run is None else run.results.finished,
-        metric=suite.primary,
+        metric=plan.metric,
         means=_no_means(status) if run is None or columns is None else _own_means(run, columns),
     )
 

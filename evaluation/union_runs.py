@@ -1,8 +1,4 @@
-"""Running a union of suites: each member in a folder of its own, and one summary of all.
-
-OUT/<suite>/              the run of one agent, or a folder for each of several
-OUT/union.json, union.md  the summary
-"""
+"""Running a union of suites: each member in a folder of its own, and one summary of all."""
 
 from __future__ import annotations
 
@@ -16,11 +12,10 @@ from agentgym_suite.evaluation.missing_data import absent_data, refuse_stray_dat
 from agentgym_suite.evaluation.open_suites import OpenSuite, open_suite
 from agentgym_suite.evaluation.settings import AgentSpec, OnProgress, RunOptions, Stop
 from agentgym_suite.evaluation.suite_unions import SuiteUnion
+from agentgym_suite.evaluation.union_folder import PlannedMember, UnionPlan, is_union
+from agentgym_suite.evaluation.union_report import write_union
 from agentgym_suite.evaluation.union_results import UnionResults, summarise
-from agentgym_suite.evaluation.union_tables import union_markdown
-from agentgym_suite.files import write_atomic, write_json_atomic
-
-UNION_JSON, UNION_MARKDOWN = "union.json", "union.md"
+from agentgym_suite.files import make_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +45,17 @@ class UnionRuns:
     Attributes:
         results: the summary, as ``union.json`` holds it.
         members: suite -> its runs; members that were not played are left out.
-        complete: whether every run of every member whose data are here holds every episode.
-        report: path of the summary for people.
+        report: path of the page.
     """
 
     results: UnionResults
     members: Mapping[str, AgentRuns]
-    complete: bool
     report: Path
+
+    @property
+    def complete(self) -> bool:
+        """Whether every run of every member whose data are here holds every episode."""
+        return self.results.complete
 
 
 def open_union(
@@ -106,7 +104,12 @@ def run_union(
         UsageError: no agent, or the same one twice.
         RunError: a directory cannot be used, or holds runs of the other layout.
     """
-    run_folders(out, [agent.name for agent in agents])  # refused before anything is played
+    names = [agent.name for agent in agents]
+    run_folders(out, names)  # refused before anything is played
+    plan = plan_of(opened.union)
+    if not is_union(out):  # one that is killed can be reported, too
+        make_folder(out)
+        write_union(out, summarise(plan, names, {}, opened.absent))
     stop = Stop()
     members: dict[str, AgentRuns] = {}
     for suite in opened.opened:
@@ -121,8 +124,14 @@ def run_union(
             stop=stop,
         )
     runs = {name: done.runs for name, done in members.items()}
-    results = summarise(opened.union, [agent.name for agent in agents], runs, opened.absent)
-    write_json_atomic(out / UNION_JSON, results.as_dict())
-    write_atomic(out / UNION_MARKDOWN, union_markdown(results).encode("utf-8"))
-    complete = len(members) == len(opened.opened) and all(m.complete for m in members.values())
-    return UnionRuns(results, members, complete, out / UNION_MARKDOWN)
+    results = summarise(plan, names, runs, opened.absent)
+    return UnionRuns(results, members, write_union(out, results))
+
+
+def plan_of(union: SuiteUnion) -> UnionPlan:
+    """What the results of a union need of it."""
+    members = tuple(
+        PlannedMember(suite.id, suite.version, suite.digest, suite.planned, suite.primary)
+        for suite in union.members
+    )
+    return UnionPlan(union.id, union.version, union.digest, union.title, members)

@@ -30,7 +30,9 @@ def register_verify(commands: argparse._SubParsersAction[argparse.ArgumentParser
         epilog="exit code: 0 verified, 1 verified as far as an incomplete run goes, 2 not "
         "reproducible with the data and versions here, 3 mismatch",
     )
-    parser.add_argument("folder", metavar="DIR", help="a run, or a folder of nothing but runs")
+    parser.add_argument(
+        "folder", metavar="DIR", help="a run, a folder of nothing but runs, or one of a union"
+    )
     parser.add_argument(
         "--sample", metavar="N", type=int, help="replay only N episodes; such runs are not ranked"
     )
