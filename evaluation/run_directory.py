@@ -16,7 +16,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 
 from filelock import FileLock, Timeout
 
@@ -25,6 +25,7 @@ from agentgym_suite.errors import RunError, UsageError
 from agentgym_suite.evaluation.appending import append_whole
 from agentgym_suite.evaluation.configuration import described_changes
 from agentgym_suite.evaluation.episode_keys import EpisodeKey, key_of
+from agentgym_suite.evaluation.fitting import fitting
 from agentgym_suite.evaluation.long_texts import LongTexts
 from agentgym_suite.evaluation.records import (
     SCHEMA_VERSION,
@@ -60,6 +61,7 @@ OWN_FILES = frozenset(
 
 _EPISODE_SCHEMA = json_schema(EpisodeRecord, "episode")
 _ATTEMPT_SCHEMA = json_schema(AttemptRecord, "attempt")
+_EPISODE_FITS, _ATTEMPT_FITS = fitting(_EPISODE_SCHEMA), fitting(_ATTEMPT_SCHEMA)
 
 Resume = Literal["auto", "never"]
 
@@ -80,13 +82,6 @@ def read_records(path: Path) -> Iterator[dict[str, Any]]:
         yield record
 
 
-class FinishedEpisode(NamedTuple):
-    """What the progress of a run needs of an episode that is on the disk."""
-
-    score: float
-    success: bool
-
-
 class RunDirectory:
     """The open directory of a run; a context manager that holds its lock.
 
@@ -97,7 +92,8 @@ class RunDirectory:
 
     Attributes:
         header: what ``run.json`` says.
-        finished: the finished episodes, those of earlier runs included.
+        finished: whether each finished episode succeeded, those of earlier times included.
+        score_sum: the sum of their scores.
         attempts: the numbers of the attempts that were lost, by episode.
 
     Raises:
@@ -107,10 +103,12 @@ class RunDirectory:
     def __init__(self, folder: Path, header: Mapping[str, Any], *, resume: Resume) -> None:
         self.folder = folder
         self.header = dict(header)
-        self.finished: dict[EpisodeKey, FinishedEpisode] = {}
+        self.finished: dict[EpisodeKey, bool] = {}
+        self.score_sum = 0.0
         self.attempts: dict[EpisodeKey, list[int]] = {}
         self._resume = resume
         self._made = False
+        self._planned: dict[EpisodeKey, EpisodeKey] = {}
         self._lock = FileLock(str(folder / _LOCK))
         self._files: dict[str, int] = {}
         self._long_texts = LongTexts(folder / OBSERVATIONS)
@@ -151,7 +149,8 @@ class RunDirectory:
         Raises:
             RunError: naming one that is not planned.
         """
-        stray = (set(self.finished) | set(self.attempts)) - set(planned)
+        self._planned = {key: key for key in planned}
+        stray = (set(self.finished) | set(self.attempts)) - set(self._planned)
         if stray:
             raise RunError(
                 f"{self.folder} holds the episode {min(stray)}, which is none of this suite; "
@@ -168,7 +167,8 @@ class RunDirectory:
             keep=self._keep,
         )
         self._append(EPISODES, record)
-        self.finished[key] = FinishedEpisode(record.score or 0.0, record.success)
+        # The plan's own key: an equal one would keep a task id of its own for every episode.
+        self._count(self._planned.get(key, key), record.score, record.success)
         return record
 
     def lose(self, key: EpisodeKey, episode: Episode, attempt: int) -> AttemptRecord:
@@ -232,11 +232,15 @@ class RunDirectory:
                 elif key in self.finished:
                     raise RunError(f"{path} has the episode {key} twice; move that run away")
                 else:
-                    self.finished[key] = FinishedEpisode(record["score"] or 0.0, record["success"])
+                    self._count(key, record["score"], record["success"])
             # What a killed writer left of its last line is cut off and played again.
             if path.exists() and path.stat().st_size > good:
                 os.truncate(path, good)
         self._long_texts.cut_torn_end()
+
+    def _count(self, key: EpisodeKey, score: float | None, success: bool) -> None:
+        self.finished[key] = success
+        self.score_sum += score or 0.0
 
     def _record_key(self, key: EpisodeKey) -> RecordKey:
         suite = self.header["suite"]
@@ -265,7 +269,9 @@ def _read_with_ends(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Each record with the offset behind its line."""
     if not path.exists():
         return
-    schema = _ATTEMPT_SCHEMA if path.name == ATTEMPTS else _EPISODE_SCHEMA
+    attempts = path.name == ATTEMPTS
+    schema = _ATTEMPT_SCHEMA if attempts else _EPISODE_SCHEMA
+    fits = _ATTEMPT_FITS if attempts else _EPISODE_FITS
     end = 0
     with path.open("rb") as stream:
         for number, line in enumerate(stream, 1):
@@ -281,9 +287,8 @@ def _read_with_ends(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                     f"{path} has schema version {version!r} in line {number}, this version of "
                     f"the suite reads {SCHEMA_VERSION!r}; use the version that wrote it"
                 )
-            fault = misfit(record, schema)
-            if fault:
-                raise _damaged(path, number, fault)
+            if not fits(record):
+                raise _damaged(path, number, misfit(record, schema))
             yield end, record
 
 

@@ -7,7 +7,6 @@ which are still to be played, which are tried again, what is written and when to
 from __future__ import annotations
 
 import asyncio
-import math
 import signal
 import threading
 import time
@@ -174,8 +173,7 @@ class _Collector:
         self._on_progress = on_progress
         self._started = time.monotonic()
         self._resumed = len(run.finished)
-        self._scores = math.fsum(episode.score for episode in run.finished.values())
-        self._successes = sum(episode.success for episode in run.finished.values())
+        self._successes = sum(run.finished.values())
         self._lost = 0
 
     @property
@@ -194,9 +192,7 @@ class _Collector:
             again = attempt <= self.options.max_retries
             self._lost += not again
         else:
-            record = self.run.finish(key, episode)
-            self._scores += record.score or 0.0
-            self._successes += record.success
+            self._successes += self.run.finish(key, episode).success
         self.report(env_id)
         return again
 
@@ -213,7 +209,7 @@ class _Collector:
                 done,
                 self._planned,
                 self._resumed,
-                self._scores / done if done else None,
+                self.run.score_sum / done if done else None,
                 self._successes,
                 self._lost,
                 self.wall_s / now * (self._planned - done) if now else None,

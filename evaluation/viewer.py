@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -50,41 +49,61 @@ def viewer_data(
         max_bytes: most bytes of the JSON text.
         seed: of the sample.
     """
-    sizes, solved = [], []
-    for episode in _episodes(folders):
-        sizes.append(len(_script_json(episode).encode("utf-8")) + 1)
-        solved.append(episode["success"])
-    order = list(range(len(sizes)))
-    if sum(sizes) > max_bytes:
-        random.Random(seed).shuffle(order)
-        order.sort(key=lambda number: solved[number])  # stable: failures first, each part shuffled
-    chosen, room = set(), max_bytes
-    for number in order:
-        if sizes[number] <= room:
-            chosen.add(number)
-            room -= sizes[number]
-    texts = [
-        _script_json(episode)
-        for number, episode in enumerate(_episodes(folders))
-        if number in chosen
-    ]
-    return ViewerData("[" + ",\n".join(texts) + "]", len(texts), len(sizes))
+    places = [_places(folder) for _, folder in folders]
+    sizes: dict[_Place, tuple[int, bool]] = {}
+    texts: dict[_Place, str] = {}
+    total = 0
+    for place, episode in _episodes(folders, places, lambda place: True):
+        text = _script_json(episode)
+        sizes[place] = len(text.encode("utf-8")) + 1, episode["success"]
+        total += sizes[place][0]
+        if total <= max_bytes:
+            texts[place] = text
+        else:  # not all of them fit: the chosen ones are made again below
+            texts.clear()
+    if total > max_bytes:
+        chosen = _sampled(sizes, max_bytes, seed)
+        found = _episodes(folders, places, chosen.__contains__)
+        texts = {place: _script_json(episode) for place, episode in found}
+    shown = [texts[place] for place in sorted(texts)]
+    return ViewerData("[" + ",\n".join(shown) + "]", len(shown), len(sizes))
 
 
-def _episodes(folders: Sequence[tuple[str, Path]]) -> Iterator[dict[str, Any]]:
-    """The episodes of each run, reduced to what is shown, in the suite's order."""
-    for label, folder in folders:
+_Place = tuple[int, int]
+"""Number of the run, number of the episode in its suite's plan."""
+
+
+def _sampled(sizes: Mapping[_Place, tuple[int, bool]], max_bytes: int, seed: int) -> set[_Place]:
+    """As many as there is room for, failures first, in a seeded order."""
+    order = sorted(sizes)
+    random.Random(seed).shuffle(order)
+    order.sort(key=lambda place: sizes[place][1])  # stable: each part stays shuffled
+    chosen = set()
+    for place in order:
+        if sizes[place][0] <= max_bytes:
+            chosen.add(place)
+            max_bytes -= sizes[place][0]
+    return chosen
+
+
+def _places(folder: Path) -> dict[EpisodeKey, int]:
+    entries = read_run(folder)["suite"]["content"]["env"]
+    planned = chain.from_iterable(planned_keys(entry) for entry in entries)
+    return {key: number for number, key in enumerate(planned)}
+
+
+def _episodes(
+    folders: Sequence[tuple[str, Path]],
+    places: Sequence[Mapping[EpisodeKey, int]],
+    wanted: Callable[[_Place], bool],
+) -> Iterator[tuple[_Place, dict[str, Any]]]:
+    """The wanted episodes of each run, reduced to what is shown, as they were finished."""
+    for number, (label, folder) in enumerate(folders):
         long_texts = LongTexts(folder / OBSERVATIONS)
-        entries = read_run(folder)["suite"]["content"]["env"]
-        planned = chain.from_iterable(planned_keys(entry) for entry in entries)
-        place = {key: number for number, key in enumerate(planned)}
-        keys = [key_of(record) for record in read_records(folder / EPISODES)]
-        order = deque(sorted(keys, key=place.__getitem__))
-        waiting: dict[EpisodeKey, dict[str, Any]] = {}
         for record in read_records(folder / EPISODES):
-            waiting[key_of(record)] = _shown(label, record, long_texts)
-            while order and order[0] in waiting:
-                yield waiting.pop(order.popleft())
+            place = number, places[number][key_of(record)]
+            if wanted(place):
+                yield place, _shown(label, record, long_texts)
 
 
 def _shown(label: str, record: dict[str, Any], long_texts: LongTexts) -> dict[str, Any]:

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import copy
 from typing import Any, TypedDict
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentgym_suite.evaluation.records import AttemptRecord, TextReference
+from agentgym_suite.evaluation.fitting import fitting
+from agentgym_suite.evaluation.records import AttemptRecord, EpisodeRecord, TextReference
 from agentgym_suite.evaluation.schema import json_schema, misfit
 
 
@@ -66,3 +68,58 @@ json_values = st.recursive(
 def test_any_value_is_judged(value: Any) -> None:
     assert misfit(value, json_schema(AttemptRecord, "t"))
     assert isinstance(misfit({**GOOD, "rest": {"a": value}}, OPEN), str)
+
+
+EPISODE = json_schema(EpisodeRecord, "t")
+FITS = {name: fitting(schema) for name, schema in {"open": OPEN, "episode": EPISODE}.items()}
+STEP: dict[str, Any] = {
+    **{"i": 0, "messages": [{"role": "user", "content": "é"}], "messages_ref": None},
+    **{"reply": "stop[]", "parsed_action": "stop[]", "action_valid": True, "action_error": ""},
+    **{"obs": None, "obs_ref": {"sha256": "0", "offset": 0}, "reward": 1.0, "terminated": True},
+    **{"truncated": False, "state_hash": "0", "admissible_n": 2, "dropped_steps": 0},
+    "cut_characters": 0,
+    "tokens": {"prompt": 1, "completion": 1, "cached": 0},
+    "latency_s": {"model": None, "env": 0.1},
+}
+RECORD: dict[str, Any] = {
+    "schema_version": 1,
+    "key": {"suite": "s", "version": 1, "env_id": "e", "task_id": "é", "trial": 0},
+    **{"task_family": "", "split": "test", "seed": 1, "policy_version": None, "steps": [STEP]},
+    **{"final_obs": "done", "final_obs_ref": None, "n_steps": 1, "score": 1.0, "success": True},
+    **{"outcome": "success", "metrics": {"count": 1.0, "other": None}, "failure": None},
+    **{"attempts": 1, "cost": {"usd": None, "price_table": None}, "started_at": "", "wall_s": 0.1},
+}
+
+
+def test_the_fast_judge_takes_a_whole_record() -> None:
+    assert misfit(RECORD, EPISODE) == "" and FITS["episode"](RECORD)
+
+
+def places(value: Any) -> list[list[Any]]:
+    """The way to every value inside a value."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value)
+    found: list[list[Any]] = []
+    for name, item in inner:
+        found.append([name])
+        if isinstance(item, dict | list):
+            found += [[name, *rest] for rest in places(item)]
+    return found
+
+
+@given(json_values)
+def test_the_fast_judge_says_the_same_of_any_value(value: Any) -> None:
+    assert FITS["open"](value) is not bool(misfit(value, OPEN))
+    whole = {**GOOD, "rest": {"a": value}, "more": value}
+    assert FITS["open"](whole) is not bool(misfit(whole, OPEN))
+
+
+@given(st.data(), json_values)
+def test_the_fast_judge_says_the_same_of_a_changed_record(data: st.DataObject, value: Any) -> None:
+    record = copy.deepcopy(data.draw(st.sampled_from([GOOD, RECORD])))
+    schema, fits = (OPEN, FITS["open"]) if "rest" in record else (EPISODE, FITS["episode"])
+    *way, last = data.draw(st.sampled_from(places(record)))
+    inner = record
+    for name in way:
+        inner = inner[name]
+    inner[last] = value
+    assert fits(record) is not bool(misfit(record, schema))
