@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import Any, TypedDict
 
 import pytest
@@ -72,23 +73,23 @@ def test_any_value_is_judged(value: Any) -> None:
 
 EPISODE = json_schema(EpisodeRecord, "t")
 FITS = {name: fitting(schema) for name, schema in {"open": OPEN, "episode": EPISODE}.items()}
-STEP: dict[str, Any] = {
-    **{"i": 0, "messages": [{"role": "user", "content": "é"}], "messages_ref": None},
-    **{"reply": "stop[]", "parsed_action": "stop[]", "action_valid": True, "action_error": ""},
-    **{"obs": None, "obs_ref": {"sha256": "0", "offset": 0}, "reward": 1.0, "terminated": True},
-    **{"truncated": False, "state_hash": "0", "admissible_n": 2, "dropped_steps": 0},
-    "cut_characters": 0,
-    "tokens": {"prompt": 1, "completion": 1, "cached": 0},
-    "latency_s": {"model": None, "env": 0.1},
-}
-RECORD: dict[str, Any] = {
-    "schema_version": 1,
-    "key": {"suite": "s", "version": 1, "env_id": "e", "task_id": "é", "trial": 0},
-    **{"task_family": "", "split": "test", "seed": 1, "policy_version": None, "steps": [STEP]},
-    **{"final_obs": "done", "final_obs_ref": None, "n_steps": 1, "score": 1.0, "success": True},
-    **{"outcome": "success", "metrics": {"count": 1.0, "other": None}, "failure": None},
-    **{"attempts": 1, "cost": {"usd": None, "price_table": None}, "started_at": "", "wall_s": 0.1},
-}
+PLAIN: dict[Any, Any] = {"string": "é", "integer": 1, "number": 0.5, "boolean": True, "null": None}
+
+
+def sample(schema: Mapping[str, Any]) -> Any:
+    """A value that fits a schema."""
+    if "anyOf" in schema:
+        return sample(schema["anyOf"][0])
+    if "enum" in schema:
+        return schema["enum"][0]
+    if schema.get("type") == "array":
+        return [sample(schema["items"])]
+    if schema.get("type") == "object":
+        return {name: sample(inner) for name, inner in schema.get("properties", {}).items()}
+    return PLAIN[schema["type"]]
+
+
+RECORD: dict[str, Any] = sample(EPISODE)
 
 
 def test_the_fast_judge_takes_a_whole_record() -> None:
