@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentgym_suite.errors import UsageError
-from agentgym_suite.evaluation.run_header import RUN, read_run
+from agentgym_suite.evaluation.run_header import read_run
 from agentgym_suite.evaluation.scored_runs import find_runs
-from agentgym_suite.evaluation.union_runs import UNION_JSON
+from agentgym_suite.evaluation.union_folder import is_union
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +47,12 @@ def find_entrants(folders: Sequence[Path]) -> list[Entrant]:
 
 
 def _entrants(folder: Path) -> list[Entrant]:
-    if not (folder / UNION_JSON).is_file():
-        return [_of_run(path) for path in find_runs(folder)]
+    found = [_of_run(path) for path in find_runs(folder)]
+    if not is_union(folder):
+        return found
     by_agent: dict[str, dict[str, Path]] = {}
-    for member in sorted(path for path in folder.iterdir() if path.is_dir()):
-        if (member / RUN).is_file() or any(member.glob(f"*/{RUN}")):
-            for path in find_runs(member):
-                one = _of_run(path)
-                by_agent.setdefault(one.agent, {}).update(one.runs)
+    for one in found:
+        by_agent.setdefault(one.agent, {}).update(one.runs)
     return [Entrant(agent, agent, folder, runs, True) for agent, runs in sorted(by_agent.items())]
 
 

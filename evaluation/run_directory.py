@@ -181,11 +181,15 @@ class RunDirectory:
     def update(self, **fields: Any) -> None:
         """Change fields of ``run.json`` that are no part of the configuration."""
         self.header.update(fields)
-        write_json_atomic(self.folder / RUN, self.header)
+        self._write_header()
 
     def write(self, name: str, data: bytes) -> None:
         """Write a derived file whole or not at all."""
         write_derived(self.folder / name, data)
+
+    def _write_header(self) -> None:
+        with explain_full_disk(self.folder):
+            write_json_atomic(self.folder / RUN, self.header)
 
     def _take_back(self) -> None:
         """Remove the folder that was made for a run that is refused."""
@@ -196,8 +200,7 @@ class RunDirectory:
 
     def _open(self) -> None:
         if not holds_records(self.folder):
-            with explain_full_disk(self.folder):
-                write_json_atomic(self.folder / RUN, self.header)
+            self._write_header()
         elif (self.folder / RUN).exists():
             self._check_same_run(read_run(self.folder))
             self._read_back()

@@ -21,7 +21,7 @@ from agentgym_suite.evaluation.union_folder import (
 )
 from agentgym_suite.evaluation.union_results import MemberResults, UnionResults, summarise
 from agentgym_suite.evaluation.union_tables import union_markdown
-from agentgym_suite.files import write_json_atomic
+from agentgym_suite.files import explain_full_disk, write_json_atomic
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,8 @@ def report_union(folder: Path) -> UnionReport:
 
 def write_union(folder: Path, results: UnionResults) -> Path:
     """Write ``union.json``, ``union.md`` and ``union.html``; returns the page's path."""
-    write_json_atomic(folder / UNION_JSON, results.as_dict())
+    with explain_full_disk(folder):
+        write_json_atomic(folder / UNION_JSON, results.as_dict())
     write_derived(folder / UNION_MARKDOWN, union_markdown(results).encode("utf-8"))
     write_derived(folder / UNION_HTML, union_page(folder, results).encode("utf-8"))
     return folder / UNION_HTML
