@@ -237,6 +237,8 @@ class _Union:
     def show(self, err: Console, *, as_json: bool) -> None:
         absent = self._opened.absent
         print_union(self._done.results, absent, self._done.report, err, as_json=as_json)
+        for member in self._done.members.values():
+            print_failures(member.runs, err)
 
 
 def _data(args: argparse.Namespace) -> dict[str, str]:
@@ -288,6 +290,8 @@ def _report(args: argparse.Namespace) -> int:
         union = report_union(folder)
         absent = read_union(folder).absent
         print_union(union.results, absent, union.page, err, as_json=args.json)
+        for member in union.members.values():
+            print_failures(member, err)
         return 0 if union.results.complete else 1
     runs = load_runs(find_runs(folder))
     for run in runs:

@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from agentgym_suite.console import console
+from agentgym_suite.evaluation.run_directory import torn_files
 from agentgym_suite.evaluation.scored_runs import ScoredRun
 from agentgym_suite.evaluation.tables import failure_sentences
 from agentgym_suite.evaluation.terminal import leaderboard
@@ -48,8 +49,14 @@ def print_union(
 
 
 def print_failures(runs: Sequence[ScoredRun], err: Console) -> None:
-    """One sentence for each kind of failure that ended episodes."""
-    for sentence in failure_sentences(runs):
+    """One sentence for each kind of failure that ended episodes, and for each torn line."""
+    torn = [
+        f"{run.label}: {name} ends in a torn line, which is not counted; `evaluate` plays its "
+        "episode again"
+        for run in runs
+        for name in torn_files(run.folder)
+    ]
+    for sentence in (*torn, *failure_sentences(runs)):
         err.print(sentence, soft_wrap=True)
 
 

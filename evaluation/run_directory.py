@@ -72,6 +72,19 @@ def holds_records(folder: Path) -> bool:
     return any(path.is_file() and path.stat().st_size > 0 for path in paths)
 
 
+def torn_files(folder: Path) -> list[str]:
+    """The record files of a run whose last line a killed writer left unfinished."""
+    return [name for name in (EPISODES, ATTEMPTS) if _is_torn(folder / name)]
+
+
+def _is_torn(path: Path) -> bool:
+    if not path.is_file() or path.stat().st_size == 0:
+        return False
+    with path.open("rb") as stream:
+        stream.seek(-1, os.SEEK_END)
+        return stream.read(1) != b"\n"
+
+
 def read_records(path: Path) -> Iterator[dict[str, Any]]:
     """The records of a file, one at a time; a torn last line is left out.
 

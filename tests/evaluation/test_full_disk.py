@@ -1,4 +1,4 @@
-"""A disk that fills at any write: one sentence, an exit code, nothing lost, and it goes on later."""
+"""A disk that fills at any write: one sentence, an exit code, nothing lost, and it goes on."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return results(out)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_kill_and_resume_equals_an_uninterrupted_run(
     tmp_path: Path, uninterrupted: Any, seed: int
 ) -> None:
