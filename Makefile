@@ -10,7 +10,7 @@ PIP := -m pip install --quiet --disable-pip-version-check --constraint constrain
 SOURCES := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help leaderboard test check lint typecheck docs benchmark parity-lucene parity-alfworld parity-qa parity-openenv official-suites test-ray walkthroughs benchmark-alfworld benchmark-retrieval benchmark-kinds benchmark-selector retrieval-recall benchmark-servers fuzz-openapi papers-litsearch papers-scale benchmark-qdrant scale oracle-alfworld clean
+.PHONY: help leaderboard test check lint typecheck docs benchmark parity-lucene parity-alfworld parity-qa parity-openenv official-suites test-ray walkthroughs benchmark-alfworld benchmark-retrieval benchmark-kinds benchmark-selector retrieval-recall benchmark-servers benchmark-harness benchmark-report benchmark-resume fuzz-openapi papers-litsearch papers-scale benchmark-qdrant scale oracle-alfworld clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -80,6 +80,15 @@ retrieval-recall: $(VENVS)/test/ready ## recall of supporting passages: words, v
 
 benchmark-servers: $(VENVS)/retrieval/ready ## the environment server under load, beside one in AgentGym's style
 	@$(VENVS)/retrieval/bin/python benchmarks/servers.py --report benchmarks/servers.json
+
+benchmark-harness: $(VENVS)/test/ready ## what evaluate costs beside a bare loop, and its memory over 10,000 episodes
+	@$(VENVS)/test/bin/python benchmarks/harness_overhead.py --report benchmarks/harness.json
+
+benchmark-report: $(VENVS)/test/ready ## how long the report of 1,000 episodes takes to open in Chromium
+	@$(VENVS)/test/bin/python benchmarks/report_page.py
+
+benchmark-resume: $(VENVS)/test/ready ## runs killed at random moments and gone on with: equal results
+	@$(VENVS)/test/bin/python benchmarks/kill_and_resume.py
 
 fuzz-openapi: $(VENVS)/fuzz/ready ## the environment server by its own description, 2,000 requests of each operation
 	@$(VENVS)/fuzz/bin/python benchmarks/fuzz_openapi.py
