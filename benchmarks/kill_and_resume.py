@@ -26,7 +26,7 @@ from typing import Any
 from agentgym_suite.evaluation.episode_keys import EpisodeKey, key_of
 from agentgym_suite.evaluation.run_directory import EPISODES, RESULTS, read_records
 
-USUAL = ["--env", "WebShop-v0", "--agent", "oracle", "--trials", "3", "--concurrency", "2"]
+USUAL = ["--env", "WebShop-v0", "--agent", "oracle", "--trials", "20", "--concurrency", "2"]
 TIMING = ("latency",)
 
 

@@ -121,6 +121,7 @@ def _shown(label: str, record: dict[str, Any], long_texts: LongTexts) -> dict[st
         "outcome": record["outcome"],
         "failure": record["failure"],
         "attempts": record["attempts"],
+        "usd": record["cost"]["usd"],
         "metrics": record["metrics"],
         "wall_s": record["wall_s"],
         "final_obs": _text(record["final_obs"], record["final_obs_ref"], long_texts),

@@ -108,6 +108,7 @@
       [e.agent], [e.env], [words(e.family)], [e.split && `split ${e.split}`],
       [e.trial && `trial ${e.trial}`], [`seed ${e.seed}`], [`${fixed(e.wall_s, 2)} s`],
       [e.attempts > 1 && many(e.attempts, "attempt")],
+      [e.usd !== null && `US $ ${fixed(e.usd, 4)}`],
     ]));
     $("failure").replaceChildren(...(e.failure
       ? block(`! ${words(e.failure.kind)}, where: ${e.failure.origin}`, e.failure.message) : []));
