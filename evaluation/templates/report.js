@@ -175,7 +175,7 @@
       for (const m of s.messages) prompt.append(...block(m.role, m.content));
       parts.push(prompt);
     }
-    if (s.reply === s.action) parts.push(...block("Reply, as a whole the action", s.action, "action"));
+    if (s.reply === s.action) parts.push(...block("Reply and action", s.action, "action"));
     else parts.push(...block("Reply", s.reply), ...block("Action", s.action, "action"));
     const t = s.tokens;
     const row = element("p", "chips");
