@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from agentgym_suite.arguments import key_value
+from agentgym_suite.arguments import key_value, shown
 from agentgym_suite.console import console
 from agentgym_suite.errors import UsageError
+from agentgym_suite.evaluation.run_header import read_run
 from agentgym_suite.evaluation.scored_runs import find_runs
 from agentgym_suite.evaluation.verdicts import Verification
 from agentgym_suite.evaluation.verify import verify_run
@@ -58,11 +59,14 @@ def _verify(args: argparse.Namespace) -> int:
         raise UsageError("DIR is empty; give the path of a run")
     data = dict(key_value(text, "--data") for text in args.data)
     verdicts: list[tuple[Path, Verification]] = []
-    for folder in find_runs(Path(args.folder)):
+    folders = find_runs(Path(args.folder))
+    named = [_data_names(folder) for folder in folders]
+    _refuse_stray_data(data, set().union(*named))
+    for folder, names in zip(folders, named, strict=True):
         with progress_bars() as progress:
             verification = verify_run(
                 folder,
-                data=data,
+                data={name: path for name, path in data.items() if name in names},
                 sample=args.sample,
                 seed=args.seed,
                 jobs=args.jobs,
@@ -75,6 +79,20 @@ def _verify(args: argparse.Namespace) -> int:
         for folder, verification in verdicts:
             _print_verdict(folder, verification)
     return max(exit_code(verification) for _, verification in verdicts)
+
+
+def _data_names(folder: Path) -> set[str]:
+    """What data may be given for: the environments and data sets of a run."""
+    entries = read_run(folder)["suite"]["content"]["env"]
+    return {name for entry in entries for name in (entry["id"], entry.get("data")) if name}
+
+
+def _refuse_stray_data(data: Mapping[str, str], names: Collection[str]) -> None:
+    """Runs of a union play different data: each takes its own, and all of it must be for one."""
+    stray = sorted(set(data) - set(names))
+    if stray:
+        known = ", ".join(sorted(names))
+        raise UsageError(f"data is given for {shown(stray[0])}; the runs have {known}")
 
 
 def exit_code(verification: Verification) -> int:

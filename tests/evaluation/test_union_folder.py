@@ -83,6 +83,16 @@ def test_verify_replays_every_run(
     assert "✓ verified" in (folder / "few" / "report.html").read_text("utf-8")
 
 
+def test_each_run_is_verified_over_its_own_data(
+    tmp_path: Path, command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    union = SuiteUnion("two", 1, (member("few", 3), member("far", 3, "abacus")))
+    run_union(open_union(union, {"abacus": "here"}), [named_agent("oracle")], tmp_path)
+    assert command(["verify", str(tmp_path), "--data", "abacus=there"]) == 0
+    assert command(["verify", str(tmp_path), "--data", "beads=there"]) == 2
+    assert "'beads'; the runs have Counting-v0, abacus" in capsys.readouterr().err
+
+
 def test_a_killed_union_can_be_reported(folder: Path, command: Command) -> None:
     shutil.rmtree(folder / "many")
     assert command(["report", str(folder)]) == 1
