@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -59,14 +59,11 @@ def _verify(args: argparse.Namespace) -> int:
         raise UsageError("DIR is empty; give the path of a run")
     data = dict(key_value(text, "--data") for text in args.data)
     verdicts: list[tuple[Path, Verification]] = []
-    folders = find_runs(Path(args.folder))
-    named = [_data_names(folder) for folder in folders]
-    _refuse_stray_data(data, set().union(*named))
-    for folder, names in zip(folders, named, strict=True):
+    for folder, own_data in _data_of_each(find_runs(Path(args.folder)), data).items():
         with progress_bars() as progress:
             verification = verify_run(
                 folder,
-                data={name: path for name, path in data.items() if name in names},
+                data=own_data,
                 sample=args.sample,
                 seed=args.seed,
                 jobs=args.jobs,
@@ -81,18 +78,31 @@ def _verify(args: argparse.Namespace) -> int:
     return max(exit_code(verification) for _, verification in verdicts)
 
 
+def _data_of_each(
+    folders: Sequence[Path], data: Mapping[str, str]
+) -> dict[Path, Mapping[str, str]]:
+    """The data that each run plays: the runs of a union need not play the same.
+
+    Raises:
+        UsageError: data that none of them plays.
+    """
+    if len(folders) == 1:
+        return {folders[0]: data}
+    names = {folder: _data_names(folder) for folder in folders}
+    known = sorted(set().union(*names.values()))
+    stray = sorted(set(data) - set(known))
+    if stray:
+        raise UsageError(f"data is given for {shown(stray[0])}; the runs have {', '.join(known)}")
+    return {
+        folder: {name: path for name, path in data.items() if name in own}
+        for folder, own in names.items()
+    }
+
+
 def _data_names(folder: Path) -> set[str]:
     """What data may be given for: the environments and data sets of a run."""
     entries = read_run(folder)["suite"]["content"]["env"]
     return {name for entry in entries for name in (entry["id"], entry.get("data")) if name}
-
-
-def _refuse_stray_data(data: Mapping[str, str], names: Collection[str]) -> None:
-    """Runs of a union play different data: each takes its own, and all of it must be for one."""
-    stray = sorted(set(data) - set(names))
-    if stray:
-        known = ", ".join(sorted(names))
-        raise UsageError(f"data is given for {shown(stray[0])}; the runs have {known}")
 
 
 def exit_code(verification: Verification) -> int:
