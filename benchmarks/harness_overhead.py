@@ -33,7 +33,7 @@ from agentgym_suite.tasks import Task
 
 MARKS = (0.1, 0.5, 1.0)  # shares of the episodes after which memory is looked at
 BOUND_MS = 1.0  # CPU of a step above the bare loop
-FLAT = 1.02  # most that memory may grow from half of the episodes to all of them
+FLAT = 1.05  # most that memory may grow from half of the episodes to all of them
 Digests = dict[EpisodeKey, str]
 
 
