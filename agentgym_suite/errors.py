@@ -27,6 +27,7 @@ sentence: what, the value, what to do.
      |       +- ServerFull               the server runs, and has no room for this now
      |       +- WorkerLost               the worker that plays it died or could not start
      +- RetrievalError                   a retrieval index cannot be used
+     +- EngineError                      a token engine cannot be used
      +- RunError                         an evaluation run directory cannot be used
      |   +- IncompleteRun                episodes of the run are missing
      +- AnalyzerError                    an analyzer of trajectories gave no usable reply
@@ -152,6 +153,10 @@ class WorkerLost(RemoteEnvError):
 
 class RetrievalError(AgentGymSuiteError):
     """A retrieval index cannot be used."""
+
+
+class EngineError(AgentGymSuiteError):
+    """A token engine cannot be used: no model there, weights that do not load, memory gone."""
 
 
 class RunError(AgentGymSuiteError):
