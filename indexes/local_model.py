@@ -105,7 +105,7 @@ class DecisionModel:
         options = {"gguf_file": files.gguf} if files.gguf else {}
         place = str(files.folder)
         try:
-            with _without_bars(transformers.utils.logging):
+            with without_bars(transformers.utils.logging):
                 self._tokenizer = transformers.AutoTokenizer.from_pretrained(place, **options)
                 model = transformers.AutoModelForCausalLM.from_pretrained(
                     place, dtype=torch_dtype, **options
@@ -215,8 +215,12 @@ def _fetched(name: str) -> Path:
 
 
 @contextmanager
-def _without_bars(logging: Any) -> Iterator[None]:
-    """Keep the bars that transformers draws while it loads weights off the terminal."""
+def without_bars(logging: Any) -> Iterator[None]:
+    """Keep the bars that transformers draws while it loads weights off the terminal.
+
+    Args:
+        logging: the module ``transformers.utils.logging``.
+    """
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:

@@ -1,0 +1,149 @@
+"""A policy of transformers from where it lies, its digest, and back into a plain folder."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor
+
+from agentgym_suite.errors import EngineError, MissingExtra, RetrievalError, UsageError
+from agentgym_suite.indexes.local_model import ModelFiles, find_model, without_bars
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedPolicy:
+    """A causal language model in memory, with its tokenizer (None if it has none)."""
+
+    module: torch.nn.Module
+    tokenizer: Any
+
+
+def choose_device(device: str = "auto") -> str:
+    """The device of that name; ``auto`` is CUDA where there is one, else the processor."""
+    if device != "auto":
+        return device
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def load_policy(model: str | Path, *, device: str = "auto", dtype: str = "auto") -> LoadedPolicy:
+    """Load weights, tokenizer and ``generation_config.json``.
+
+    Args:
+        model: a folder that transformers has saved, a file ``….gguf``, or ``owner/name`` on the
+            Hugging Face hub.
+        device: as torch names it, or ``auto``.
+        dtype: of the weights, as torch names it; ``auto`` is float32 on a processor, and what the
+            weights are stored as on anything else.
+
+    Raises:
+        UsageError: there is no such model or dtype.
+        MissingExtra: it is a GGUF file, and what reads one is not installed.
+        EngineError: it cannot be fetched, or is no causal language model.
+    """
+    try:
+        files = find_model(model)
+    except RetrievalError as error:
+        raise EngineError(str(error)) from error
+    if files.gguf and not (find_spec("gguf") and find_spec("accelerate")):
+        raise MissingExtra("train", "a model in a GGUF file")
+    place = choose_device(device)
+    options = {"gguf_file": files.gguf} if files.gguf else {}
+    wanted = _dtype(dtype, place)
+    try:
+        with without_bars(transformers.utils.logging):
+            tokenizer = _tokenizer(files, options)
+            module = transformers.AutoModelForCausalLM.from_pretrained(
+                str(files.folder), dtype=wanted, **options
+            )
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise EngineError(
+            f"{files.folder / files.gguf} cannot be loaded as a causal language model ({reason}); "
+            "bring its folder over whole"
+        ) from error
+    if files.gguf:
+        module = _dequantized(module)
+    return LoadedPolicy(module.to(place).eval(), tokenizer)
+
+
+def save_policy(policy: LoadedPolicy, folder: Path | str) -> None:
+    """Write a policy as a folder that transformers, vLLM and ``load_policy`` read.
+
+    Args:
+        policy: what to write.
+        folder: made if need be; files of the same names are replaced.
+    """
+    with without_bars(transformers.utils.logging):
+        policy.module.save_pretrained(str(folder))
+        if policy.tokenizer is not None:
+            policy.tokenizer.save_pretrained(str(folder))
+
+
+def weights_digest(module: torch.nn.Module) -> str:
+    """``sha256:<hex>`` of a model's parameters: names, dtypes, shapes and bytes."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(module.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        flat = tensor.detach().cpu().contiguous().reshape(-1)
+        digest.update(flat.view(torch.uint8).numpy().data)
+    return f"sha256:{digest.hexdigest()}"
+
+
+def take_weights(module: torch.nn.Module, state: Mapping[str, Tensor]) -> None:
+    """Copy parameters into a model, all or none.
+
+    Args:
+        module: keeps its dtype and its device.
+        state: every parameter by its name; of tied ones, one is enough.
+
+    Raises:
+        UsageError: a name or a shape differs from the model's.
+    """
+    own = module.state_dict()
+    for name, tensor in state.items():
+        if name not in own:
+            raise UsageError(f"the weights have {name!r}, which the model does not; check both")
+        if tensor.shape != own[name].shape:
+            raise UsageError(
+                f"{name!r} is {tuple(tensor.shape)} in the weights and {tuple(own[name].shape)} "
+                "in the model; load weights of the same architecture"
+            )
+    given = {own[name].data_ptr() for name in state}
+    missing = [name for name in own if name not in state and own[name].data_ptr() not in given]
+    if missing:
+        raise UsageError(f"the weights lack {missing[0]!r} of the model; give all of them")
+    with torch.no_grad():
+        module.load_state_dict(state, strict=False)
+
+
+def _tokenizer(files: ModelFiles, options: Mapping[str, str]) -> Any:
+    """The tokenizer, None for weights alone: those generate from ids."""
+    named = ("tokenizer*", "vocab*", "*.model")
+    if not files.gguf and not any(path for name in named for path in files.folder.glob(name)):
+        return None
+    return transformers.AutoTokenizer.from_pretrained(str(files.folder), **options)
+
+
+def _dequantized(module: Any) -> Any:
+    """The same weights as a model that can be saved: a GGUF file's are full numbers once read."""
+    del module.config.quantization_config
+    plain = transformers.AutoModelForCausalLM.from_config(module.config, dtype=module.dtype)
+    plain.load_state_dict(module.state_dict())
+    plain.generation_config = module.generation_config
+    return plain
+
+
+def _dtype(name: str, device: str) -> Any:
+    if name == "auto":
+        return torch.float32 if device == "cpu" else "auto"
+    found = getattr(torch, name, None)
+    if not isinstance(found, torch.dtype) or not found.is_floating_point:
+        raise UsageError(f"dtype is {name!r}; give auto, float32, bfloat16 or float16")
+    return found
