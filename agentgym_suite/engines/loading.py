@@ -1,9 +1,9 @@
-"""A policy of transformers from where it lies, its digest, and back into a plain folder."""
+"""A policy of transformers: read from where it lies, its weights exchanged, written back."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,6 +13,8 @@ import torch
 import transformers
 from torch import Tensor
 
+from agentgym_suite.engines.chat_tokenizer import TransformersChatTokenizer
+from agentgym_suite.engines.tokens import Weights
 from agentgym_suite.errors import EngineError, MissingExtra, RetrievalError, UsageError
 from agentgym_suite.indexes.local_model import ModelFiles, find_model, without_bars
 
@@ -25,11 +27,55 @@ class LoadedPolicy:
     tokenizer: Any
 
 
+@dataclass(frozen=True, slots=True)
+class PolicySettings:
+    """What a generation configuration says of decoding.
+
+    Attributes:
+        stop_ids: its ``eos_token_id``, one or several.
+        suppressed_ids: its ``suppress_tokens``, which are never sampled.
+    """
+
+    stop_ids: tuple[int, ...] = ()
+    suppressed_ids: tuple[int, ...] = ()
+
+
 def choose_device(device: str = "auto") -> str:
     """The device of that name; ``auto`` is CUDA where there is one, else the processor."""
     if device != "auto":
         return device
     return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def find_files(model: str | Path) -> ModelFiles:
+    """Where a model lies: a folder, a file ``….gguf``, or ``owner/name`` on the hub.
+
+    Raises:
+        UsageError: it is none of these.
+        EngineError: it cannot be fetched.
+    """
+    try:
+        return find_model(model)
+    except RetrievalError as error:
+        raise EngineError(str(error)) from error
+
+
+def settings_of(configuration: Any) -> PolicySettings:
+    """What a ``GenerationConfig`` of transformers says of decoding."""
+    return PolicySettings(_ids(configuration.eos_token_id), _ids(configuration.suppress_tokens))
+
+
+def read_settings(files: ModelFiles) -> PolicySettings:
+    """What a folder's ``generation_config.json`` says; nothing where there is none."""
+    if not (files.folder / "generation_config.json").is_file():
+        return PolicySettings()
+    return settings_of(transformers.GenerationConfig.from_pretrained(str(files.folder)))
+
+
+def chat_tokenizer(files: ModelFiles, stop_ids: Sequence[int]) -> TransformersChatTokenizer | None:
+    """The tokenizer beside a model's weights; None where there is none."""
+    tokenizer = _tokenizer(files)
+    return None if tokenizer is None else TransformersChatTokenizer(tokenizer, stop_ids)
 
 
 def load_policy(model: str | Path, *, device: str = "auto", dtype: str = "auto") -> LoadedPolicy:
@@ -47,10 +93,7 @@ def load_policy(model: str | Path, *, device: str = "auto", dtype: str = "auto")
         MissingExtra: it is a GGUF file, and what reads one is not installed.
         EngineError: it cannot be fetched, or is no causal language model.
     """
-    try:
-        files = find_model(model)
-    except RetrievalError as error:
-        raise EngineError(str(error)) from error
+    files = find_files(model)
     if files.gguf and not (find_spec("gguf") and find_spec("accelerate")):
         raise MissingExtra("train", "a model in a GGUF file")
     place = choose_device(device)
@@ -58,7 +101,7 @@ def load_policy(model: str | Path, *, device: str = "auto", dtype: str = "auto")
     wanted = _dtype(dtype, place)
     try:
         with without_bars(transformers.utils.logging):
-            tokenizer = _tokenizer(files, options)
+            tokenizer = _tokenizer(files)
             module = transformers.AutoModelForCausalLM.from_pretrained(
                 str(files.folder), dtype=wanted, **options
             )
@@ -106,7 +149,34 @@ def take_weights(module: torch.nn.Module, state: Mapping[str, Tensor]) -> None:
     Raises:
         UsageError: a name or a shape differs from the model's.
     """
-    own = module.state_dict()
+    _complete(module, state)
+    with torch.no_grad():
+        module.load_state_dict(state, strict=False)
+
+
+def read_weights(folder: Path, weights: Weights) -> dict[str, Tensor]:
+    """All parameters of a model by name, each of tied ones under its own.
+
+    Args:
+        folder: holds the configuration of the model that they are for.
+        weights: parameters by name, or where a checkpoint lies.
+
+    Raises:
+        UsageError: they are not that model's.
+        EngineError: they cannot be read.
+    """
+    if isinstance(weights, (str, Path)):
+        weights = load_policy(weights, device="cpu").module.state_dict()
+    with torch.device("meta"):
+        configuration = transformers.AutoConfig.from_pretrained(str(folder))
+        module = transformers.AutoModelForCausalLM.from_config(configuration)
+    return _complete(module, weights)
+
+
+def _complete(module: torch.nn.Module, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The state with every name of the model, or an error that says what does not fit."""
+    own = module.state_dict(keep_vars=True)
+    given = {}
     for name, tensor in state.items():
         if name not in own:
             raise UsageError(f"the weights have {name!r}, which the model does not; check both")
@@ -115,20 +185,27 @@ def take_weights(module: torch.nn.Module, state: Mapping[str, Tensor]) -> None:
                 f"{name!r} is {tuple(tensor.shape)} in the weights and {tuple(own[name].shape)} "
                 "in the model; load weights of the same architecture"
             )
-    given = {own[name].data_ptr() for name in state}
-    missing = [name for name in own if name not in state and own[name].data_ptr() not in given]
-    if missing:
-        raise UsageError(f"the weights lack {missing[0]!r} of the model; give all of them")
-    with torch.no_grad():
-        module.load_state_dict(state, strict=False)
+        given[id(own[name])] = tensor
+    missing = next((name for name, tensor in own.items() if id(tensor) not in given), None)
+    if missing is not None:
+        raise UsageError(f"the weights lack {missing!r} of the model; give all of them")
+    return {name: given[id(tensor)] for name, tensor in own.items()}
 
 
-def _tokenizer(files: ModelFiles, options: Mapping[str, str]) -> Any:
+def _tokenizer(files: ModelFiles) -> Any:
     """The tokenizer, None for weights alone: those generate from ids."""
     named = ("tokenizer*", "vocab*", "*.model")
-    if not files.gguf and not any(path for name in named for path in files.folder.glob(name)):
+    if files.gguf:
+        return transformers.AutoTokenizer.from_pretrained(str(files.folder), gguf_file=files.gguf)
+    if not any(path for name in named for path in files.folder.glob(name)):
         return None
-    return transformers.AutoTokenizer.from_pretrained(str(files.folder), **options)
+    return transformers.AutoTokenizer.from_pretrained(str(files.folder))
+
+
+def _ids(value: int | Sequence[int] | None) -> tuple[int, ...]:
+    if value is None:
+        return ()
+    return (value,) if isinstance(value, int) else tuple(value)
 
 
 def _dequantized(module: Any) -> Any:

@@ -14,7 +14,13 @@ import torch
 from agentgym_suite.engines.cached_rows import CausalForward
 from agentgym_suite.engines.chat_tokenizer import TransformersChatTokenizer
 from agentgym_suite.engines.decoding import MAX_ROWS, PREFILL_TOKENS, DecodingBatch
-from agentgym_suite.engines.loading import load_policy, take_weights, weights_digest
+from agentgym_suite.engines.loading import (
+    find_files,
+    load_policy,
+    settings_of,
+    take_weights,
+    weights_digest,
+)
 from agentgym_suite.engines.tokens import Generated, Sampling, Weights, check_seeds
 from agentgym_suite.errors import EngineError, UsageError
 from agentgym_suite.indexes.thread_counts import check_threads
@@ -64,10 +70,10 @@ class TransformersEngine:
         self._threads = threads
         self._lock = threading.RLock()
         self._batches: weakref.WeakSet[_LockedBatch] = weakref.WeakSet()
-        settings = module.generation_config
-        self._suppressed = _ids(settings.suppress_tokens)
-        self._tokenizer = tokenizer and TransformersChatTokenizer(
-            tokenizer, _ids(settings.eos_token_id)
+        settings = settings_of(module.generation_config)
+        self._suppressed = settings.suppressed_ids
+        self._tokenizer = (
+            None if tokenizer is None else TransformersChatTokenizer(tokenizer, settings.stop_ids)
         )
 
     @classmethod
@@ -88,7 +94,7 @@ class TransformersEngine:
             model: where it lies.
             device: as torch names it; ``auto`` is CUDA where there is one.
             dtype: of the weights; ``auto`` is float32 on a processor, else as they are stored.
-            policy_version: as for the class, and all further arguments.
+            policy_version: what the weights are called; the digest of their files if not given.
             max_rows: as for the class.
             prefill_tokens: as for the class.
             threads: as for the class.
@@ -102,7 +108,7 @@ class TransformersEngine:
         return cls(
             policy.module,
             policy.tokenizer,
-            policy_version=policy_version,
+            policy_version=policy_version or find_files(model).digest,
             max_rows=max_rows,
             prefill_tokens=prefill_tokens,
             threads=threads,
@@ -125,8 +131,7 @@ class TransformersEngine:
         """
         if self._tokenizer is None:
             raise UsageError("the model has no tokenizer; give one, or generate from ids")
-        found: TransformersChatTokenizer = self._tokenizer
-        return found
+        return self._tokenizer
 
     @property
     def context_window(self) -> int | None:
@@ -192,8 +197,10 @@ class TransformersEngine:
                 )
             if isinstance(weights, (str, Path)):
                 dtype = str(module.dtype).removeprefix("torch.")
-                weights = load_policy(weights, device="cpu", dtype=dtype).module.state_dict()
-            take_weights(module, weights)
+                state = load_policy(weights, device="cpu", dtype=dtype).module.state_dict()
+            else:
+                state = weights
+            take_weights(module, state)
             self._version = version
 
     def close(self) -> None:
@@ -241,9 +248,3 @@ class _LockedBatch(DecodingBatch):
     def step(self) -> list[tuple[Hashable, Generated]]:
         with self._engine._computing():
             return super().step()
-
-
-def _ids(value: int | Sequence[int] | None) -> tuple[int, ...]:
-    if value is None:
-        return ()
-    return (value,) if isinstance(value, int) else tuple(value)
