@@ -165,12 +165,15 @@ def read_weights(folder: Path, weights: Weights) -> dict[str, Tensor]:
         UsageError: they are not that model's.
         EngineError: they cannot be read.
     """
+    state: Mapping[str, Tensor]
     if isinstance(weights, (str, Path)):
-        weights = load_policy(weights, device="cpu").module.state_dict()
+        state = load_policy(weights, device="cpu").module.state_dict()
+    else:
+        state = weights
     with torch.device("meta"):
         configuration = transformers.AutoConfig.from_pretrained(str(folder))
         module = transformers.AutoModelForCausalLM.from_config(configuration)
-    return _complete(module, weights)
+    return _complete(module, state)
 
 
 def _complete(module: torch.nn.Module, state: Mapping[str, Tensor]) -> dict[str, Tensor]:

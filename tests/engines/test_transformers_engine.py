@@ -18,6 +18,8 @@ pytest.importorskip("transformers", reason="transformers is missing: pip install
 from agentgym_suite.engines.loading import (  # noqa: E402
     LoadedPolicy,
     choose_device,
+    find_files,
+    load_policy,
     save_policy,
     weights_digest,
 )
@@ -233,18 +235,24 @@ def test_suppressed_tokens_of_the_model_are_banned_always(tmp_path: Path) -> Non
 
 def test_a_saved_policy_comes_back_the_same(module: Any, tmp_path: Path) -> None:
     save_policy(LoadedPolicy(module, small_tokenizer()), tmp_path)
-    here = TransformersEngine(module, small_tokenizer())
-    loaded = TransformersEngine.load(tmp_path, device="cpu")
-    assert loaded.policy_version == here.policy_version == weights_digest(module)
+    here = TransformersEngine(module, small_tokenizer(), policy_version="step 7")
+    loaded = TransformersEngine.load(tmp_path, device="cpu", policy_version="step 7")
     assert loaded.tokenizer.stop_ids == (1,)
     assert loaded.context_window == 96
     asked = prompts(3)
-    assert_alike(
-        loaded.generate(asked, SAMPLINGS[1], [1, 2, 3]),
-        here.generate(asked, SAMPLINGS[1], [1, 2, 3]),
-    )
-    named = TransformersEngine.load(tmp_path, device="cpu", policy_version="step 7")
-    assert named.generate(asked[:1], SAMPLINGS[0], [0])[0].policy_version == "step 7"
+    found = loaded.generate(asked, SAMPLINGS[1], [1, 2, 3])
+    assert_alike(found, here.generate(asked, SAMPLINGS[1], [1, 2, 3]))
+    assert {reply.policy_version for reply in found} == {"step 7"}
+
+
+def test_a_version_that_is_not_told_is_a_digest(module: Any, tmp_path: Path) -> None:
+    save_policy(LoadedPolicy(module, None), tmp_path)
+    again = load_policy(tmp_path, device="cpu").module
+    version = TransformersEngine(module).policy_version
+    assert version == weights_digest(module) == weights_digest(again)
+    assert version != TransformersEngine(small_module(seed=1)).policy_version
+    of_files = TransformersEngine.load(tmp_path, device="cpu").policy_version
+    assert of_files == find_files(tmp_path).digest != version
 
 
 def test_other_weights_give_other_logprobs_under_another_name(tmp_path: Path) -> None:
