@@ -6,12 +6,16 @@ trainer's log-probabilities under the same ``Sampling`` are therefore these, too
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from agentgym_suite.engines.tokens import Sampling
+
+_BLOCK = 512
+_BELOW_ONE = math.nextafter(1.0, 0.0)
 
 
 def log_distribution(
@@ -41,8 +45,9 @@ def log_distribution(
 def draw(log_probabilities: Tensor, uniforms: Tensor) -> Tensor:
     """One id a row by inversion: where the cumulated probability passes the row's number.
 
-    A row's draw reads its own number alone, and changes only where rounding moves the cumulated
-    probability across that number; no id of probability 0 is ever drawn.
+    First the block of neighbouring ids, then the id in it, each cumulated in float64. A row's draw
+    reads its own number alone, and changes only where rounding moves a cumulated probability
+    across that number; no id of probability 0 is ever drawn.
 
     Args:
         log_probabilities: float32, shape (rows, vocabulary).
@@ -51,12 +56,31 @@ def draw(log_probabilities: Tensor, uniforms: Tensor) -> Tensor:
     Returns:
         int64 ids, shape (rows,).
     """
-    cumulated = log_probabilities.exp().cumsum(-1, dtype=torch.float64)
+    vocabulary = log_probabilities.shape[-1]
+    filled = torch.nn.functional.pad(log_probabilities.exp(), (0, -vocabulary % _BLOCK))
+    blocks = filled.unflatten(-1, (-1, _BLOCK))
+    block, share = _invert(blocks.sum(-1), uniforms.to(filled.device))
+    chosen = blocks[torch.arange(len(blocks), device=blocks.device), block]
+    place, _ = _invert(chosen, share)
+    # past the end where probabilities are nan
+    return (block * _BLOCK + place).clamp(max=vocabulary - 1)
+
+
+def _invert(weights: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
+    """The place where the cumulated weights pass a number's share of their sum, by row.
+
+    Returns:
+        The places, and how far into its own weight each number lies, from 0 to below 1.
+    """
+    exact = weights.double()
+    cumulated = exact.cumsum(-1)
     total = cumulated[:, -1]
-    below = torch.nextafter(total, torch.zeros_like(total))
-    wanted = torch.minimum(uniforms.to(total.device) * total, below)
-    found = torch.searchsorted(cumulated, wanted[:, None], right=True)[:, 0]
-    return found.clamp(max=cumulated.shape[1] - 1)  # past the end where probabilities are nan
+    wanted = torch.minimum(numbers * total, torch.nextafter(total, torch.zeros_like(total)))
+    place = torch.searchsorted(cumulated, wanted[:, None], right=True)
+    place = place.clamp(max=weights.shape[-1] - 1)
+    own = exact.gather(-1, place)
+    inside = (wanted[:, None] - (cumulated.gather(-1, place) - own)) / own
+    return place[:, 0], inside[:, 0].clamp(0.0, _BELOW_ONE)
 
 
 def log_probability(log_probabilities: Tensor, ids: Tensor) -> Tensor:

@@ -218,9 +218,11 @@ class TransformersEngine:
         """One step at a time, without dropout, with the threads that were asked for."""
         with self._lock:
             module = self._open().module
-            training = [part for part in module.modules() if part.training]
+            training: list[torch.nn.Module] = []
+            if module.training:  # looked at only then: it takes as long as small models compute
+                training = [part for part in module.modules() if part.training]
+                module.eval()
             threads = torch.get_num_threads()
-            module.eval()
             if self._threads is not None:
                 torch.set_num_threads(self._threads)
             try:

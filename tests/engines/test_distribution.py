@@ -82,6 +82,15 @@ def test_draws_come_as_often_as_they_should() -> None:
     assert torch.bincount(ids, minlength=6).tolist() == [100, 0, 400, 200, 100, 0]
 
 
+def test_draws_over_a_large_vocabulary_are_those_of_plain_inversion() -> None:
+    torch.manual_seed(0)
+    logs = torch.log_softmax(4 * torch.randn(6, 1537), -1)
+    numbers = torch.rand(6, dtype=torch.float64)
+    cumulated = logs.double().exp().cumsum(-1)
+    expected = [int((row <= x * row[-1]).sum()) for row, x in zip(cumulated, numbers, strict=True)]
+    assert draw(logs, numbers).tolist() == expected
+
+
 @given(
     chances=st.lists(st.sampled_from([0.0, 1e-30, 0.01, 1.0]), min_size=1, max_size=9),
     number=st.floats(0, 1, exclude_max=True),
