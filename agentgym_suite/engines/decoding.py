@@ -127,7 +127,7 @@ class DecodingBatch:
             self._rows += joining
         if not self._rows:
             return []
-        self._sample(torch.cat(logits))
+        self._sample(logits[0] if len(logits) == 1 else torch.cat(logits))
         return self._leave()
 
     def _room(self) -> int:
