@@ -23,22 +23,31 @@ MAX_ROWS = 64
 PREFILL_TOKENS = 8_192
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Kind:
+    """What rows of one ``Sampling`` have in common; compared by identity, which is quick."""
+
+    sampling: Sampling
+    stops: frozenset[int]
+    banned: Tensor
+
+
 @dataclass(slots=True)
 class _Row:
     key: Hashable
     prompt: tuple[int, ...]
-    sampling: Sampling
+    kind: _Kind
     numbers: np.random.Generator
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
 
     @property
     def stopped(self) -> bool:
-        return self.ids[-1] in self.sampling.stop_ids
+        return self.ids[-1] in self.kind.stops
 
     @property
     def done(self) -> bool:
-        return self.stopped or len(self.ids) == self.sampling.max_new_tokens
+        return self.stopped or len(self.ids) == self.kind.sampling.max_new_tokens
 
 
 class DecodingBatch:
@@ -69,7 +78,7 @@ class DecodingBatch:
         self._waiting: deque[_Row] = deque()
         self._rows: list[_Row] = []
         self._cached: CachedRows | None = None
-        self._banned: dict[Sampling, Tensor] = {}
+        self._kinds: dict[Sampling, _Kind] = {}
 
     def __len__(self) -> int:
         return len(self._rows) + len(self._waiting)
@@ -83,10 +92,9 @@ class DecodingBatch:
         """
         forward = self._forward
         check_prompt(prompt, sampling, vocabulary=forward.vocabulary, window=forward.window)
-        if len({*sampling.banned_ids, *self._suppressed}) >= forward.vocabulary:
-            raise UsageError("every id is banned; leave at least one to sample")
+        kind = self._kinds.get(sampling) or self._new_kind(sampling)
         numbers = np.random.Generator(np.random.PCG64(seed))
-        self._waiting.append(_Row(key, tuple(prompt), sampling, numbers))
+        self._waiting.append(_Row(key, tuple(prompt), kind, numbers))
 
     def step(self) -> list[tuple[Hashable, Generated]]:
         """One more id for every running row, after waiting ones have joined.
@@ -168,14 +176,14 @@ class DecodingBatch:
 
     def _sample(self, logits: Tensor) -> None:
         """One id for every row; rows of one ``Sampling`` are computed together."""
-        alike: dict[Sampling, list[int]] = {}
+        alike: dict[_Kind, list[int]] = {}
         for place, row in enumerate(self._rows):
-            alike.setdefault(row.sampling, []).append(place)
-        for sampling, places in alike.items():
+            alike.setdefault(row.kind, []).append(place)
+        for kind, places in alike.items():
             own = logits if len(places) == len(self._rows) else logits[places]
-            found = log_distribution(own, sampling, self._bans(sampling, logits.device))
+            found = log_distribution(own, kind.sampling, kind.banned)
             rows = [self._rows[place] for place in places]
-            if sampling.temperature == 0:
+            if kind.sampling.temperature == 0:
                 ids = found.argmax(-1)
             else:
                 numbers = [row.numbers.random() for row in rows]
@@ -190,11 +198,14 @@ class DecodingBatch:
                 row.ids.append(token)
                 row.logprobs.append(chance)
 
-    def _bans(self, sampling: Sampling, device: torch.device) -> Tensor:
-        if sampling not in self._banned:
-            ids = sorted({*sampling.banned_ids, *self._suppressed})
-            self._banned[sampling] = torch.tensor(ids, dtype=torch.long, device=device)
-        return self._banned[sampling]
+    def _new_kind(self, sampling: Sampling) -> _Kind:
+        banned = sorted({*sampling.banned_ids, *self._suppressed})
+        if len(banned) >= self._forward.vocabulary:
+            raise UsageError("every id is banned; leave at least one to sample")
+        ids = torch.tensor(banned, dtype=torch.long, device=self._forward.device)
+        kind = _Kind(sampling, frozenset(sampling.stop_ids), ids)
+        self._kinds[sampling] = kind
+        return kind
 
     def _leave(self) -> list[tuple[Hashable, Generated]]:
         done = [(row.key, self._generated(row)) for row in self._rows if row.done]
@@ -210,7 +221,7 @@ class DecodingBatch:
                 self._cached.keep(places)
         else:
             self._cached = None
-            self._banned.clear()
+            self._kinds.clear()
 
     def _generated(self, row: _Row) -> Generated:
         reason: FinishReason = "stop" if row.stopped else "length"
