@@ -27,6 +27,8 @@ _OTHER_HOME = "set AGENTGYM_SUITE_HOME to a folder you can write"
 #: extra -> the importable module whose presence stands for it
 EXTRA_MODULES: Mapping[str, tuple[str, ...]] = {
     "retrieval": ("huggingface_hub",),
+    "train": ("torch", "transformers", "accelerate", "gguf"),
+    "vllm": ("vllm",),
     "textworld": ("textworld", "alfworld"),
     "lucene": ("pyserini",),
     "webshop-build": ("spacy",),

