@@ -23,8 +23,8 @@ from agentgym_suite.engines.transformers_engine import TransformersEngine
 from agentgym_suite.prompts import Message
 
 NAME = "smollm2-135m-instruct"
-READY_S = 300.0
-"""Bound of a start: about a minute on two quiet cores."""
+READY_S = 900.0
+"""Far beyond a start, which takes about a minute on two quiet cores."""
 
 
 def weights() -> Path:
