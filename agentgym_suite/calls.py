@@ -34,10 +34,13 @@ class Malformed:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A structured call as chat models return it: a function name and JSON arguments."""
+    """A structured call as chat models return it: a function name and JSON arguments.
+
+    The arguments are text where a model wrote none that are a JSON object.
+    """
 
     name: str
-    arguments: Mapping[str, Any]
+    arguments: Mapping[str, Any] | str
     id: str = ""
 
 

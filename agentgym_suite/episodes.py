@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import gymnasium as gym
 
@@ -117,6 +117,24 @@ class Turn:
     messages: tuple[Message, ...]
     history: tuple[Step, ...]
     tools: tuple[dict[str, Any], ...]
+    trial: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierTrial:
+    """A trial that failed and was followed by another one of the same episode.
+
+    Attributes:
+        steps: what was played.
+        score: task score at its end.
+        outcome: how it ended.
+        reflection: what the agent wrote about it.
+    """
+
+    steps: tuple[Step, ...]
+    score: float
+    outcome: Outcome
+    reflection: Reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +148,11 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """One finished (or failed) episode; trainers and evaluation derive everything from it."""
+    """One finished (or failed) episode; trainers and evaluation derive everything from it.
+
+    ``steps`` and all numbers are of its only trial, or of the last one where the agent reflects
+    on failed trials; ``earlier`` holds those.
+    """
 
     task_id: str
     trial: int
@@ -146,6 +168,7 @@ class Episode:
     metrics: Mapping[str, float]
     provenance: str
     wall_s: float = field(compare=False, default=0.0)
+    earlier: tuple[EarlierTrial, ...] = ()
 
 
 class Agent(Protocol):
@@ -157,6 +180,20 @@ class Agent(Protocol):
 
     def close(self) -> None:
         """Release what the agent holds."""
+        ...
+
+
+@runtime_checkable
+class ReflectingAgent(Protocol):
+    """An agent that can write down what to do better, for a further trial of the same task."""
+
+    def reflect(self, turn: Turn, earlier: tuple[EarlierTrial, ...]) -> Reply | Awaitable[Reply]:
+        """Reflect on a trial that failed.
+
+        Args:
+            turn: the end of the trial: its last observation, with every step in ``history``.
+            earlier: the trials before it, with what was written about them.
+        """
         ...
 
 
@@ -183,15 +220,18 @@ class PlaySettings:
         reply_format: a name of ``replies.REPLY_FORMATS``.
         reward: the shaping preset.
         max_steps: stop after so many steps even if the environment goes on; None leaves it to it.
+        max_reflections: how often an agent that failed may reflect and play the task again from
+            its beginning. It is told of its failure, which no ordinary agent is.
 
     Raises:
-        UsageError: on an unknown reply format or a step bound below 1.
+        UsageError: on an unknown reply format or a bound out of its range.
     """
 
     prompt: StepPrompt | None = None
     reply_format: str = "raw"
     reward: RewardPreset = RewardPreset()
     max_steps: int | None = None
+    max_reflections: int = 0
 
     def __post_init__(self) -> None:
         if self.reply_format not in REPLY_FORMATS:
@@ -199,3 +239,5 @@ class PlaySettings:
             raise UsageError(f"reply format {self.reply_format!r} does not exist; use {known}")
         if self.max_steps is not None and self.max_steps < 1:
             raise UsageError(f"max_steps is {self.max_steps}; give at least 1, or None")
+        if self.max_reflections < 0:
+            raise UsageError(f"max_reflections is {self.max_reflections}; give 0 or more")

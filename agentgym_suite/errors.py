@@ -10,6 +10,7 @@ sentence: what, the value, what to do.
      |   +- UnknownSplit                 no such split in the task set
      |   +- ContextTooLong               a prompt exceeds its token budget
      |   +- MissingExtra (also ImportError)  an optional dependency is not installed
+     |   +- ModelUnusable                a model cannot be asked at all, such as with a wrong key
      +- DataError                        files that are absent, damaged or foreign
      |   +- DataMissing                  a file or store is not there
      |   +- DataDamaged                  contents differ from their manifest or format
@@ -26,6 +27,14 @@ sentence: what, the value, what to do.
      |       +- ServerUnreachable        no usable answer within the retries
      |       +- ServerFull               the server runs, and has no room for this now
      |       +- WorkerLost               the worker that plays it died or could not start
+     +- ModelError                       a call of a model gave nothing to play with
+     |   +- EmptyReply                   the model's doing: it said nothing
+     |   +- ReplyRefused                 it declined to answer
+     |   +- ReplyCutOff                  its tokens ran out before it said anything
+     |   +- ModelUnreachable             the way to it: no connection, or no sense in the answer
+     |   +- ModelServerError             the server failed
+     |   +- RateLimited                  the server asked to wait for longer than is waited
+     |   +- ModelTimeout                 no answer in time
      +- RetrievalError                   a retrieval index cannot be used
      +- EngineError                      a token engine cannot be used
      +- RunError                         an evaluation run directory cannot be used
@@ -34,6 +43,8 @@ sentence: what, the value, what to do.
 """
 
 from __future__ import annotations
+
+from typing import ClassVar, Literal
 
 from gymnasium.error import ResetNeeded
 
@@ -71,6 +82,10 @@ class MissingExtra(UsageError, ImportError):
 
     def __reduce__(self) -> tuple[type[MissingExtra], tuple[str, str]]:
         return type(self), (self.extra, self.purpose)
+
+
+class ModelUnusable(UsageError):
+    """A model cannot be asked as it was set up; no further episode can be played with it."""
 
 
 class DataError(AgentGymSuiteError):
@@ -149,6 +164,61 @@ class ServerFull(RemoteEnvError):
 
 class WorkerLost(RemoteEnvError):
     """The worker of an environment died, did not start, or could not make it."""
+
+
+class ModelError(AgentGymSuiteError):
+    """A call of a model gave nothing to play with.
+
+    Attributes:
+        kind: what the failure of the episode is called.
+        origin: "model" where the model did it, "infra" where the call may succeed another time.
+    """
+
+    kind: ClassVar[str] = "connection"
+    origin: ClassVar[Literal["model", "infra"]] = "infra"
+
+
+class EmptyReply(ModelError):
+    """The model said nothing."""
+
+    kind = "empty_reply"
+    origin = "model"
+
+
+class ReplyRefused(ModelError):
+    """The model, or the filter in front of it, declined to answer."""
+
+    kind = "refusal"
+    origin = "model"
+
+
+class ReplyCutOff(ModelError):
+    """The tokens of a reply ran out before it said anything."""
+
+    kind = "max_tokens"
+    origin = "model"
+
+
+class ModelUnreachable(ModelError):
+    """No connection to the model, or an answer that makes no sense."""
+
+
+class ModelServerError(ModelError):
+    """The model's server failed, also when asked again."""
+
+    kind = "http_5xx"
+
+
+class RateLimited(ModelError):
+    """The model's server asked to wait for longer than is waited."""
+
+    kind = "rate_limited_exhausted"
+
+
+class ModelTimeout(ModelError):
+    """The model did not answer in time, also when asked again."""
+
+    kind = "timeout_model"
 
 
 class RetrievalError(AgentGymSuiteError):

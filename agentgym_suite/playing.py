@@ -17,11 +17,13 @@ from agentgym_suite.env import MAX_ACTION_CHARACTERS
 from agentgym_suite.episodes import (
     Agent,
     AgentFactory,
+    EarlierTrial,
     Episode,
     EpisodeRequest,
     Failure,
     Outcome,
     PlaySettings,
+    ReflectingAgent,
     Reply,
     Step,
     Timings,
@@ -29,6 +31,8 @@ from agentgym_suite.episodes import (
 )
 from agentgym_suite.errors import (
     ContextTooLong,
+    ModelError,
+    ModelUnusable,
     RemoteEnvError,
     StepTimeout,
     UsageError,
@@ -41,6 +45,7 @@ from agentgym_suite.rewards import PURCHASES, shape_reward
 from agentgym_suite.tasks import Task
 
 _TOLD = "told_where_it_was_raised"
+_REMEMBERED = 3  # reflections that a prompt shows, the latest ones
 
 
 class EpisodeRecorder:
@@ -53,12 +58,20 @@ class EpisodeRecorder:
     def __init__(self, request: EpisodeRequest) -> None:
         self.request = request
         self.steps: list[Step] = []
+        self.earlier: list[EarlierTrial] = []
         self.task = Task(request.task_id, -1, "")
         self.info: Mapping[str, Any] = {}
         self.provenance = ""
         self.phase: Literal["env", "agent"] = "env"
         self.abandoned = threading.Event()
         self.started = time.perf_counter()
+
+    def begin_again(self, reflection: Reply) -> None:
+        """Keep the trial so far as an earlier one; the next starts without a step."""
+        outcome = self._outcome(success=False, failure=None)
+        score = float(self.info.get("score", 0.0))
+        self.earlier.append(EarlierTrial(tuple(self.steps), score, outcome, reflection))
+        self.steps = []
 
     def finish(self, failure: Failure | None = None) -> Episode:
         """The episode as far as it went."""
@@ -78,6 +91,7 @@ class EpisodeRecorder:
             metrics=dict(self.info.get("metrics", {})),
             provenance=self.provenance,
             wall_s=time.perf_counter() - self.started,
+            earlier=tuple(self.earlier),
         )
 
     def _outcome(self, success: bool, failure: Failure | None) -> Outcome:
@@ -112,7 +126,8 @@ def run_episode(
         The episode; ``failure`` says what broke, if anything did.
 
     Raises:
-        UsageError: if the request itself is wrong, such as an unknown task.
+        UsageError: if the request itself is wrong, such as an unknown task, or the model cannot be
+            asked at all.
     """
     record = recorder or EpisodeRecorder(request)
     agents: list[Agent] = []
@@ -124,6 +139,8 @@ def run_episode(
     except BaseException as error:  # the boundary where a broken part becomes data
         if isinstance(error, UsageError) and not record.provenance:
             raise  # the request itself is wrong: nothing has been played
+        if isinstance(error, ModelUnusable):
+            raise  # every further episode would fail for the same reason
         failure = classify(error, record.phase)
     finally:
         for agent in agents:
@@ -145,6 +162,26 @@ def _play_through(
     record.phase = "agent"
     agent = make_agent(env, record.request.seed)
     agents.append(agent)
+    while True:
+        observation = _play_trial(env, agent, record, settings, wait)
+        tried_enough = len(record.earlier) >= settings.max_reflections
+        if tried_enough or record.info["success"] or record.abandoned.is_set():
+            return
+        record.phase = "agent"
+        if not isinstance(agent, ReflectingAgent):
+            raise TypeError(f"{type(agent).__name__} has no reflect(); play it without reflections")
+        turn = _turn(env, observation, record, settings, RenderedPrompt(()))
+        record.begin_again(_resolved(agent.reflect(turn, tuple(record.earlier)), wait))
+
+
+def _play_trial(
+    env: gym.Env[str, str],
+    agent: Agent,
+    record: EpisodeRecorder,
+    settings: PlaySettings,
+    wait: Callable[[Awaitable[Reply]], Reply] | None,
+) -> str:
+    """Play from a reset to an end; the last observation."""
     record.phase = "env"
     request = record.request
     observation, info = env.reset(seed=request.seed, options={"task_id": request.task_id})
@@ -155,7 +192,27 @@ def _play_through(
         record.steps.append(step)
         observation = step.next_observation
         if step.terminated or step.truncated or record.abandoned.is_set():
-            return
+            break
+    return observation
+
+
+def _turn(
+    env: gym.Env[str, str],
+    observation: str,
+    record: EpisodeRecorder,
+    settings: PlaySettings,
+    prompt: RenderedPrompt,
+) -> Turn:
+    return Turn(
+        task=record.task,
+        step_index=len(record.steps),
+        observation=observation,
+        info=record.info,
+        messages=prompt.messages,
+        history=tuple(record.steps),
+        tools=game_of(env).tools if settings.prompt else (),
+        trial=record.request.trial,
+    )
 
 
 def _play_turn(
@@ -169,15 +226,7 @@ def _play_turn(
     info = record.info
     game = game_of(env)
     prompt = _prompt(game, observation, record, settings.prompt)
-    turn = Turn(
-        task=record.task,
-        step_index=len(record.steps),
-        observation=observation,
-        info=info,
-        messages=prompt.messages,
-        history=tuple(record.steps),
-        tools=game.tools if settings.prompt else (),
-    )
+    turn = _turn(env, observation, record, settings, prompt)
     record.phase = "agent"
     asked = time.perf_counter()
     reply = _resolved(agent.act(turn), wait)
@@ -254,6 +303,7 @@ def _prompt(
             admissible=tuple(info["admissible_actions"]),
             feedback=str(info["action_error"]),
             calls=tuple(_call_line(tool["function"]) for tool in game.tools),
+            reflections=tuple(t.reflection.text for t in record.earlier[-_REMEMBERED:]),
         )
     )
 
@@ -272,6 +322,8 @@ def classify(error: BaseException, phase: str) -> Failure:
         return Failure("oom", "infra", message)
     if isinstance(error, WorkerLost):  # also while an agent asks its environment for an action
         return Failure("worker_lost", "infra", message)
+    if isinstance(error, ModelError):
+        return Failure(error.kind, error.origin, message)
     if phase == "agent":
         if isinstance(error, ConnectionError):
             return Failure("connection", "infra", message)

@@ -7,7 +7,7 @@ trained with, so the template's name and version stand in an episode's provenanc
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from agentgym_suite.calls import Call, parse_calls
@@ -24,6 +24,7 @@ _SEARCH_R1 = (
     "<answer> and </answer>, without detailed illustrations. For example, <answer> Beijing "
     "</answer>. Question: {question}\n"
 )
+_LEARNT = "You failed at this task before. What you wrote down then:"
 SEARCH_R1_INVALID = (
     "\nMy previous action is invalid. If I want to search, I should put the query between <search> "
     "and </search>. If I want to give the final answer, I should put the answer between <answer> "
@@ -70,6 +71,8 @@ class PromptInput:
         admissible: the legal actions; empty when open-ended.
         feedback: why the last action was refused; "" if it was not.
         calls: one line per legal call, for templates that explain the grammar.
+        reflections: what the policy wrote about earlier trials of this episode that failed; any
+            template shows them.
     """
 
     goal: str
@@ -78,6 +81,7 @@ class PromptInput:
     admissible: tuple[str, ...] = ()
     feedback: str = ""
     calls: tuple[str, ...] = ()
+    reflections: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +151,8 @@ class StepPrompt:
         history = prompt.history
         if window is not None and window >= 0:
             history = history[max(0, len(history) - window) :]
-        shown = _with(prompt, history=history)
-        messages = template.write(shown)
+        shown = replace(prompt, history=history)
+        messages = _written(template, shown)
         if self.token_budget is None or self._size(messages) <= self.token_budget:
             return RenderedPrompt(tuple(messages))
         return self._fit(template, shown)
@@ -161,12 +165,13 @@ class StepPrompt:
         budget = self.token_budget or 0
         if self.truncation == "drop_oldest_step":
             for dropped in range(1, len(prompt.history) + 1):
-                messages = template.write(_with(prompt, history=prompt.history[dropped:]))
+                shorter = replace(prompt, history=prompt.history[dropped:])
+                messages = _written(template, shorter)
                 if self._size(messages) <= budget:
                     return RenderedPrompt(tuple(messages), dropped_steps=dropped)
         if self.truncation in ("cut_observation", "drop_oldest_step"):
             history = () if self.truncation == "drop_oldest_step" else prompt.history
-            return self._cut(template, _with(prompt, history=history), len(prompt.history))
+            return self._cut(template, replace(prompt, history=history), len(prompt.history))
         raise ContextTooLong(
             f"the prompt exceeds its budget of {budget} tokens; raise the budget or choose a "
             "truncation other than 'error'"
@@ -178,9 +183,10 @@ class StepPrompt:
         low, high = 0, len(prompt.observation)
         while low < high:
             keep = (low + high + 1) // 2
-            messages = template.write(_with(prompt, observation=prompt.observation[:keep] + " …"))
+            shorter = replace(prompt, observation=prompt.observation[:keep] + " …")
+            messages = _written(template, shorter)
             low, high = (keep, high) if self._size(messages) <= budget else (low, keep - 1)
-        messages = template.write(_with(prompt, observation=prompt.observation[:low] + " …"))
+        messages = _written(template, replace(prompt, observation=prompt.observation[:low] + " …"))
         if self._size(messages) > budget:
             raise ContextTooLong(
                 f"the prompt exceeds its budget of {budget} tokens even without an observation; "
@@ -204,20 +210,15 @@ def prompt_template(name: str) -> PromptTemplate:
         ) from None
 
 
-def _with(
-    prompt: PromptInput,
-    *,
-    history: tuple[PastStep, ...] | None = None,
-    observation: str | None = None,
-) -> PromptInput:
-    return PromptInput(
-        prompt.goal,
-        prompt.observation if observation is None else observation,
-        prompt.history if history is None else history,
-        prompt.admissible,
-        prompt.feedback,
-        prompt.calls,
-    )
+def _written(template: PromptTemplate, prompt: PromptInput) -> list[Message]:
+    """The template's messages, with what was learnt from failed trials before the user's first."""
+    messages = template.write(prompt)
+    if not prompt.reflections:
+        return messages
+    learnt = "\n".join(f"- {text.strip()}" for text in prompt.reflections)
+    place = next(i for i, message in enumerate(messages) if message.role == "user")
+    told = _joined(_section(_LEARNT, learnt), messages[place].content)
+    return [*messages[:place], Message("user", told), *messages[place + 1 :]]
 
 
 def _quarter_of_characters(text: str) -> int:
@@ -305,6 +306,43 @@ def _steppo(prompt: PromptInput) -> list[Message]:
     return [Message("system", "You work on a query by calling tools."), Message("user", user)]
 
 
+def _react(prompt: PromptInput) -> list[Message]:
+    calls = "" if prompt.admissible else "\n".join(f"- {call}" for call in prompt.calls)
+    system = _joined(
+        "You solve a task step by step in an interactive environment.",
+        _section("An action is one of these calls, or several lines of them:", calls),
+        "Write a call as name[argument]." if calls else "",
+        "Each time answer with two lines and nothing behind them:\n"
+        "Thought: what you know and what to do next\n"
+        "Action: what you do",
+    )
+    past = "\n".join(
+        f"Observation: {step.observation}\n{step.reply.strip() or f'Action: {step.action}'}"
+        for step in prompt.history
+    )
+    user = _joined(
+        _section("Task:", prompt.goal),
+        past,
+        f"Observation: {prompt.observation}",
+        _section("Actions that are possible now:", "\n".join(prompt.admissible)),
+        _section("Your last action was not carried out:", prompt.feedback),
+    )
+    return [Message("system", system), Message("user", user)]
+
+
+def _tools(prompt: PromptInput) -> list[Message]:
+    actions = "\n".join(f"{i}. {past.action}" for i, past in enumerate(prompt.history, 1))
+    user = _joined(
+        _section("Task:", prompt.goal),
+        _section("Your calls so far:", actions),
+        _section("Observation:", prompt.observation),
+        _section("Possible now:", "\n".join(prompt.admissible)),
+        _section("Feedback:", prompt.feedback),
+        "Call the tool that brings you nearer to the goal.",
+    )
+    return [Message("user", user)]
+
+
 def _compact(prompt: PromptInput) -> list[Message]:
     actions = " | ".join(past.action for past in prompt.history)
     lines = [
@@ -325,5 +363,7 @@ PROMPT_TEMPLATES: Mapping[str, PromptTemplate] = {
         PromptTemplate("search_r1", 2, "search_r1", None, _search_r1),
         PromptTemplate("steppo", 1, "hermes", 0, _steppo),
         PromptTemplate("compact", 1, "raw", 2, _compact),
+        PromptTemplate("react", 1, "react", None, _react),
+        PromptTemplate("tools", 1, "openai", None, _tools),
     )
 }

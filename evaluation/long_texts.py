@@ -16,7 +16,8 @@ from typing import BinaryIO
 
 from agentgym_suite.errors import RunError
 from agentgym_suite.evaluation.appending import append_whole
-from agentgym_suite.evaluation.records import TextReference, utf8
+from agentgym_suite.evaluation.records import utf8
+from agentgym_suite.evaluation.step_records import TextReference
 
 LONG_BYTES = 64 * 1024
 _LONGEST_CODE_POINT = 4  # bytes in UTF-8

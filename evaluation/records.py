@@ -8,17 +8,24 @@ becomes null, a lone surrogate U+FFFD.
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
-from agentgym_suite.episodes import Episode, Failure, Step
-from agentgym_suite.prompts import Message
+from agentgym_suite.episodes import EarlierTrial, Episode, Failure
+from agentgym_suite.evaluation.step_records import (
+    Keep,
+    StepRecord,
+    StepTokens,
+    TextReference,
+    finite,
+    kept_end,
+    step_record,
+    step_tokens,
+)
 from agentgym_suite.spaces import without_surrogates
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,86 +40,26 @@ class RecordKey:
 
 
 @dataclass(frozen=True, slots=True)
-class TextReference:
-    """A long text kept apart in ``observations.jsonl.gz``.
+class EarlierTrialRecord:
+    """A trial that failed before the one that counts, of an agent that reflects.
 
     Attributes:
-        sha256: hex digest of the text's UTF-8 bytes.
-        offset: where its gzip member starts in that file, in bytes.
+        steps: every step of it.
+        final_obs: what its last step returned; null without steps or when kept by reference.
+        final_obs_ref: reference to that text; null otherwise.
+        score: task score at its end.
+        outcome: how it ended.
+        reflection: what the agent wrote about it.
+        reflection_tokens: tokens of that model call.
     """
 
-    sha256: str
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class MessageRecord:
-    """One message of the prompt."""
-
-    role: str
-    content: str
-
-
-@dataclass(frozen=True, slots=True)
-class StepTokens:
-    """Tokens of the model call of one step."""
-
-    prompt: int
-    completion: int
-    cached: int
-
-
-@dataclass(frozen=True, slots=True)
-class StepLatency:
-    """Seconds of one step in the model and in the environment; null if not finite."""
-
-    model: float | None
-    env: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class StepRecord:
-    """One step.
-
-    Attributes:
-        i: number of the step, from 0.
-        messages: the prompt as rendered; null when it is kept by reference.
-        messages_ref: reference to its JSON; null otherwise.
-        reply: the agent's reply, as text.
-        parsed_action: the action as the environment executed it.
-        action_valid: whether reply and action could be read and executed.
-        action_error: why not, "" if they could.
-        obs: what the agent saw before the step; null when it is kept by reference.
-        obs_ref: reference to that text; null otherwise.
-        reward: the environment's own reward.
-        terminated: whether the step ended the game.
-        truncated: whether the horizon ended the episode here.
-        state_hash: SHA-256 of the environment's state after the step.
-        admissible_n: how many actions were admissible before the step; 0 when open-ended.
-        dropped_steps: earlier steps that the prompt's token budget left out.
-        cut_characters: characters of the observation that it left out.
-        tokens: tokens of the model call.
-        latency_s: seconds of the step.
-    """
-
-    i: int
-    messages: list[MessageRecord] | None
-    messages_ref: TextReference | None
-    reply: str
-    parsed_action: str
-    action_valid: bool
-    action_error: str
-    obs: str | None
-    obs_ref: TextReference | None
-    reward: float | None
-    terminated: bool
-    truncated: bool
-    state_hash: str
-    admissible_n: int
-    dropped_steps: int
-    cut_characters: int
-    tokens: StepTokens
-    latency_s: StepLatency
+    steps: list[StepRecord]
+    final_obs: str | None
+    final_obs_ref: TextReference | None
+    score: float | None
+    outcome: Literal["success", "failure", "truncated_steps", "truncated_context", "error"]
+    reflection: str
+    reflection_tokens: StepTokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +73,18 @@ class FailureRecord:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Price of the episode in US dollars; null when no price table was given."""
+    """Price of an episode.
+
+    Attributes:
+        usd: US dollars for every model call of its last attempt; null when the price is unknown.
+        price_table: which table it was looked up in; null for agents without a model's price.
+    """
 
     usd: float | None
     price_table: str | None
+
+
+UNPRICED = Cost(None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +99,7 @@ class EpisodeRecord:
         seed: seed of the environment's reset.
         policy_version: digest of the weights that played; null for agents without weights.
         steps: every step.
+        earlier_trials: trials that failed before these steps, of an agent that reflects.
         final_obs: what the last step returned; null without steps or when kept by reference.
         final_obs_ref: reference to that text; null otherwise.
         n_steps: how many steps.
@@ -165,6 +121,7 @@ class EpisodeRecord:
     seed: int
     policy_version: str | None
     steps: list[StepRecord]
+    earlier_trials: list[EarlierTrialRecord]
     final_obs: str | None
     final_obs_ref: TextReference | None
     n_steps: int
@@ -206,10 +163,6 @@ class AttemptRecord:
     wall_s: float
 
 
-Keep = Callable[[str], TextReference | None]
-"""Stores a long text apart and returns its reference; None leaves a short one in place."""
-
-
 def episode_record(
     key: RecordKey,
     episode: Episode,
@@ -217,10 +170,10 @@ def episode_record(
     attempts: int,
     policy_version: str | None,
     keep: Keep,
+    cost: Cost = UNPRICED,
 ) -> EpisodeRecord:
     """The record of a finished episode."""
-    last = episode.steps[-1].next_observation if episode.steps else None
-    final_obs, final_obs_ref = (None, None) if last is None else _kept(last, keep)
+    final_obs, final_obs_ref = kept_end(episode.steps, keep)
     return EpisodeRecord(
         schema_version=SCHEMA_VERSION,
         key=key,
@@ -228,17 +181,18 @@ def episode_record(
         split=episode.split,
         seed=episode.seed,
         policy_version=policy_version,
-        steps=[_step_record(i, step, keep) for i, step in enumerate(episode.steps)],
+        steps=[step_record(i, step, keep) for i, step in enumerate(episode.steps)],
+        earlier_trials=[_trial_record(trial, keep) for trial in episode.earlier],
         final_obs=final_obs,
         final_obs_ref=final_obs_ref,
         n_steps=len(episode.steps),
-        score=_finite(episode.score),
+        score=finite(episode.score),
         success=episode.success,
         outcome=episode.outcome,
-        metrics={name: _finite(value) for name, value in episode.metrics.items()},
+        metrics={name: finite(value) for name, value in episode.metrics.items()},
         failure=None if episode.failure is None else _failure_record(episode.failure),
         attempts=attempts,
-        cost=Cost(None, None),
+        cost=cost,
         started_at=_started_at(episode),
         wall_s=episode.wall_s,
     )
@@ -273,46 +227,17 @@ def utf8(text: str) -> bytes:
     return without_surrogates(text).encode("utf-8")
 
 
-def _step_record(i: int, step: Step, keep: Keep) -> StepRecord:
-    obs, obs_ref = _kept(step.observation, keep)
-    messages, messages_ref = _kept_messages(step.messages, keep)
-    usage = step.reply.usage
-    return StepRecord(
-        i=i,
-        messages=messages,
-        messages_ref=messages_ref,
-        reply=step.reply.text,
-        parsed_action=step.parsed_action,
-        action_valid=step.valid,
-        action_error=step.error,
-        obs=obs,
-        obs_ref=obs_ref,
-        reward=_finite(step.env_reward),
-        terminated=step.terminated,
-        truncated=step.truncated,
-        state_hash=step.state_hash,
-        admissible_n=len(step.admissible),
-        dropped_steps=step.dropped_steps,
-        cut_characters=step.cut_characters,
-        tokens=StepTokens(usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens),
-        latency_s=StepLatency(_finite(step.timings.model_s), _finite(step.timings.env_s)),
+def _trial_record(trial: EarlierTrial, keep: Keep) -> EarlierTrialRecord:
+    final_obs, final_obs_ref = kept_end(trial.steps, keep)
+    return EarlierTrialRecord(
+        steps=[step_record(i, step, keep) for i, step in enumerate(trial.steps)],
+        final_obs=final_obs,
+        final_obs_ref=final_obs_ref,
+        score=finite(trial.score),
+        outcome=trial.outcome,
+        reflection=trial.reflection.text,
+        reflection_tokens=step_tokens(trial.reflection),
     )
-
-
-def _kept(text: str, keep: Keep) -> tuple[str | None, TextReference | None]:
-    reference = keep(text)
-    return (text, None) if reference is None else (None, reference)
-
-
-def _kept_messages(
-    messages: tuple[Message, ...], keep: Keep
-) -> tuple[list[MessageRecord] | None, TextReference | None]:
-    if not messages:
-        return [], None
-    reference = keep(json.dumps([m.as_dict() for m in messages], ensure_ascii=False))
-    if reference is not None:
-        return None, reference
-    return [MessageRecord(m.role, m.content) for m in messages], None
 
 
 def _failure_record(failure: Failure) -> FailureRecord:
@@ -322,10 +247,6 @@ def _failure_record(failure: Failure) -> FailureRecord:
 def _started_at(episode: Episode) -> str:
     started = datetime.now(UTC) - timedelta(seconds=episode.wall_s)
     return started.isoformat(timespec="milliseconds")
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
 
 
 def _fields(value: Any) -> dict[str, Any]:

@@ -7,7 +7,6 @@ content goes into every result, and the seed of an episode is a function of its 
 from __future__ import annotations
 
 import hashlib
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym_suite.arguments import shown
+from agentgym_suite.decoding import Decoding
 from agentgym_suite.errors import DataMissing, UsageError
 from agentgym_suite.evaluation.suite_tasks import (
     TASK_KEYS,
@@ -108,32 +108,6 @@ class EnvEntry:
             return replace(self, trials=trials)
         rule = replace(self.split_tasks, first=first)
         return replace(self, trials=trials, expected={"tasks": first}, split_tasks=rule)
-
-
-@dataclass(frozen=True, slots=True)
-class Decoding:
-    """How an agent with a model samples its replies.
-
-    Attributes:
-        temperature: 0.0 takes the likeliest token.
-        top_p: share of the probability that is sampled from.
-        max_tokens: most tokens of one reply; None leaves it to the agent.
-
-    Raises:
-        UsageError: a number is out of its range.
-    """
-
-    temperature: float = 0.0
-    top_p: float = 1.0
-    max_tokens: int | None = None
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.temperature < math.inf:
-            raise UsageError(f"temperature is {self.temperature}; give 0 or more")
-        if not 0 < self.top_p <= 1:
-            raise UsageError(f"top_p is {self.top_p}; give a number above 0, at most 1")
-        if self.max_tokens is not None and self.max_tokens < 1:
-            raise UsageError(f"max_tokens is {self.max_tokens}; give at least 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,8 +206,18 @@ def suite_digest(content: Mapping[str, Any]) -> str:
 
 def episode_seed(suite: str, version: int, env_id: str, task_id: str, trial: int) -> int:
     """The seed of one episode, in [0, 2**63): a function of its key, of nothing else."""
-    fields = ("agentgym-eval", suite, str(version), env_id, task_id, str(trial))
-    digest = hashlib.sha256("\x1f".join(fields).encode("utf-8")).digest()
+    return _seed(suite, str(version), env_id, task_id, str(trial))
+
+
+def decoding_seed(
+    suite: str, version: int, env_id: str, task_id: str, trial: int, step: int
+) -> int:
+    """The seed of the reply to one step: the episode's key with the step as a further field."""
+    return _seed(suite, str(version), env_id, task_id, str(trial), str(step))
+
+
+def _seed(*fields: str) -> int:
+    digest = hashlib.sha256("\x1f".join(("agentgym-eval", *fields)).encode("utf-8")).digest()
     return int.from_bytes(digest[:8], "big") >> 1
 
 

@@ -22,7 +22,6 @@ from agentgym_suite.evaluation.configuration import differing_keys
 from agentgym_suite.evaluation.episode_keys import EpisodeKey
 from agentgym_suite.evaluation.open_suites import OpenEnvironment, open_environment
 from agentgym_suite.evaluation.plan import timestamp
-from agentgym_suite.evaluation.records import StepRecord
 from agentgym_suite.evaluation.run_header import read_run
 from agentgym_suite.evaluation.suite_tasks import SplitTasks
 from agentgym_suite.evaluation.suites import EnvEntry
@@ -49,7 +48,6 @@ from agentgym_suite.files import Progress
 from agentgym_suite.versions import suite_version
 
 _KEPT_MISMATCHES = 20
-_RECORDS_HOLD_CALLS = "tool_calls" in StepRecord.__dataclass_fields__
 
 
 def verify_run(
@@ -172,8 +170,6 @@ def _opened(header: Mapping[str, Any], data: Mapping[str, str]) -> _Here:
         environments.append((entry, path))
         if not suite["departures"]:  # they say what does not fit
             mismatches += task_mismatches(entry, opened.tasks, suite["id"])
-    if _lacks_tool_calls(header):
-        recorded["tool calls"], here["tool calls"] = "not in the records", "needed to read replies"
     changed = differing_keys(recorded, here)
     differences = {key: list(values) for key, values in changed.items()}
     return _Here(tuple(environments), differences, mismatches)
@@ -209,11 +205,6 @@ def _open(entry: EnvEntry, path: str | None) -> OpenEnvironment:
                 "hold; only runs of environments that play alone can be verified"
             )
     return opened
-
-
-def _lacks_tool_calls(header: Mapping[str, Any]) -> bool:
-    """Whether replies were read from calls beside the text, which older records do not hold."""
-    return header["config"].get("reply_format") == "openai" and not _RECORDS_HOLD_CALLS
 
 
 # ------------------------------------------------------------------ the replay

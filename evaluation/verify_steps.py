@@ -30,8 +30,9 @@ from agentgym_suite.errors import RunError
 from agentgym_suite.evaluation.episode_keys import EpisodeKey, key_of
 from agentgym_suite.evaluation.long_texts import LongTexts
 from agentgym_suite.evaluation.open_suites import make_env
-from agentgym_suite.evaluation.records import RecordKey, TextReference, episode_record
+from agentgym_suite.evaluation.records import RecordKey, episode_record
 from agentgym_suite.evaluation.run_directory import EPISODES, OBSERVATIONS, read_records
+from agentgym_suite.evaluation.step_records import TextReference
 from agentgym_suite.evaluation.suites import EnvEntry
 from agentgym_suite.evaluation.verdicts import Mismatch, shown_difference
 from agentgym_suite.playing import run_episode
@@ -177,7 +178,7 @@ class _RecordedAgent:
         if turn.step_index >= len(self._steps):
             raise RecordingEnded(f"the recording has {len(self._steps)} steps, the game goes on")
         step = self._steps[turn.step_index]
-        calls = tuple(ToolCall(**call) for call in step.get("tool_calls") or ())
+        calls = tuple(ToolCall(**call) for call in step["tool_calls"])
         return Reply(step["reply"], calls)
 
     def close(self) -> None:

@@ -16,9 +16,9 @@ from typing import Any
 from agentgym_suite.errors import RunError
 from agentgym_suite.evaluation.episode_keys import EpisodeKey, key_of, planned_keys
 from agentgym_suite.evaluation.long_texts import LongTexts
-from agentgym_suite.evaluation.records import TextReference
 from agentgym_suite.evaluation.run_directory import EPISODES, OBSERVATIONS, read_records
 from agentgym_suite.evaluation.run_header import read_run
+from agentgym_suite.evaluation.step_records import TextReference
 
 MAX_BYTES = 20_000_000
 _LONGEST_TEXT = 20_000  # characters of one text shown; the record keeps all of it

@@ -19,11 +19,12 @@ FOLDERS = ("agentgym_suite", *OUTER)
 # design: a file imports from its own floor or from floors below
 FLOORS = {
     0: "errors spaces calls versions horizon arguments console dice json_stream files",
-    1: "data data_home chosen_data sources downloads deliveries download_pages tasks replies"
-    " reply_tags prompts rewards call_results source_texts official_rows game env making remote"
-    " remote_client remote_values registry progress_bars indexes",
+    1: "data data_home chosen_data sources downloads deliveries download_pages tasks decoding"
+    " replies reply_tags prompts rewards call_results source_texts official_rows game env making"
+    " remote remote_client remote_values registry progress_bars indexes",
     2: "alfworld webshop multihop_qa paper_search engines agents episodes playing rollouts"
-    " ray_env ray_pool",
+    " ray_env ray_pool chat model_agents reflection endpoints endpoint_answers retries cassettes"
+    " engine_chat",
     3: "evaluation trainers servers",
     4: "cli data_cli importers listing play doctor __main__",
 }

@@ -96,7 +96,7 @@ def test_a_record_that_is_nested_too_deeply_is_damaged(run: Path, command: Comma
 
 def test_records_of_another_version_are_named_with_their_kind(run: Path) -> None:
     change_line(run / EPISODES, ["schema_version"], "1")
-    with pytest.raises(RunError, match="schema version '1' in line 3, .* reads 1;"):
+    with pytest.raises(RunError, match="schema version '1' in line 3, .* reads 2;"):
         score_run(run)
 
 

@@ -16,7 +16,6 @@ from agentgym_suite.errors import DiskFull, RunError
 from agentgym_suite.evaluation.appending import append_whole
 from agentgym_suite.evaluation.episode_keys import EpisodeKey
 from agentgym_suite.evaluation.long_texts import LONG_BYTES, LongTexts
-from agentgym_suite.evaluation.records import TextReference
 from agentgym_suite.evaluation.run_directory import (
     ATTEMPTS,
     EPISODES,
@@ -25,6 +24,7 @@ from agentgym_suite.evaluation.run_directory import (
     read_records,
 )
 from agentgym_suite.evaluation.run_header import RUN
+from agentgym_suite.evaluation.step_records import TextReference
 
 ENTRY = {
     "id": "Counting-v0",

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentgym_suite.evaluation.fitting import fitting
-from agentgym_suite.evaluation.records import AttemptRecord, EpisodeRecord, TextReference
+from agentgym_suite.evaluation.records import AttemptRecord, EpisodeRecord
 from agentgym_suite.evaluation.schema import json_schema, misfit
+from agentgym_suite.evaluation.step_records import TextReference
 
 
 class Open(TypedDict):

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from agentgym_suite.decoding import Decoding
 from agentgym_suite.errors import DataError, DataMissing, UsageError
 from agentgym_suite.evaluation.suite_tasks import ids_digest
 from agentgym_suite.evaluation.suites import (
     SUITES_FOLDER,
-    Decoding,
     Suite,
     episode_seed,
     load_suite,

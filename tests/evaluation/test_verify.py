@@ -431,14 +431,6 @@ def test_other_data_or_versions_claim_nothing(run: Path, keys: Keys, name: str) 
     assert set(verification.differences) == {name} and verification.replayed == 0
 
 
-def test_calls_beside_a_text_that_no_record_holds_claim_nothing(
-    run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("agentgym_suite.evaluation.verify._RECORDS_HOLD_CALLS", False)
-    change_config(run, ["reply_format"], "openai")
-    assert set(verify_run(run).differences) == {"tool calls"}
-
-
 def test_a_sample_is_seeded_and_says_so(run: Path) -> None:
     verification = verify_run(run, sample=4, seed=3)
     assert verification.title == "verified-sample 4 of 12" and verification.seed == 3
