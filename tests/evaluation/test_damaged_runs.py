@@ -140,7 +140,7 @@ def test_a_header_with_a_bad_field_is_damaged(
     assert "run.json is damaged" in words and told in words
 
 
-@pytest.mark.parametrize("text", ['{"schema_version": 1}', "[]", "7", "{", "", "[" * 200_000])
+@pytest.mark.parametrize("text", ['{"schema_version": 2}', "[]", "7", "{", "", "[" * 200_000])
 def test_a_header_that_is_none_is_damaged(tmp_path: Path, text: str) -> None:
     (tmp_path / RUN).write_text(text)
     with pytest.raises(RunError, match="is damaged"):
@@ -149,7 +149,7 @@ def test_a_header_that_is_none_is_damaged(tmp_path: Path, text: str) -> None:
 
 def test_another_version_is_told_from_a_text(tmp_path: Path) -> None:
     (tmp_path / RUN).write_text('{"schema_version": "1"}')
-    with pytest.raises(RunError, match="schema version '1', this version .* reads 1;"):
+    with pytest.raises(RunError, match="schema version '1', this version .* reads 2;"):
         read_run(tmp_path)
 
 

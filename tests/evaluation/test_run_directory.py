@@ -16,6 +16,7 @@ from agentgym_suite.errors import DiskFull, RunError
 from agentgym_suite.evaluation.appending import append_whole
 from agentgym_suite.evaluation.episode_keys import EpisodeKey
 from agentgym_suite.evaluation.long_texts import LONG_BYTES, LongTexts
+from agentgym_suite.evaluation.records import SCHEMA_VERSION
 from agentgym_suite.evaluation.run_directory import (
     ATTEMPTS,
     EPISODES,
@@ -35,7 +36,7 @@ ENTRY = {
     "kwargs": {},
 }
 HEADER: dict[str, Any] = {
-    "schema_version": 1,
+    "schema_version": SCHEMA_VERSION,
     "suite": {
         "id": "tiny",
         "version": 1,
@@ -153,8 +154,8 @@ def test_resuming_can_be_forbidden(tmp_path: Path) -> None:
 def test_another_schema_version_is_refused(tmp_path: Path) -> None:
     write(tmp_path, "a")
     header = json.loads((tmp_path / RUN).read_text())
-    (tmp_path / RUN).write_text(json.dumps({**header, "schema_version": 2}))
-    with pytest.raises(RunError, match="schema version 2"), open_run(tmp_path):
+    (tmp_path / RUN).write_text(json.dumps({**header, "schema_version": 1}))
+    with pytest.raises(RunError, match="schema version 1"), open_run(tmp_path):
         pass
 
 
