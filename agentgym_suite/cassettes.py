@@ -50,9 +50,8 @@ class Cassette:
         except FileNotFoundError as error:
             raise DataMissing(f"there is no cassette {path}; record one with --record") from error
         except OSError as error:
-            raise DataError(
-                f"{path} cannot be read ({error.strerror}); make it readable"
-            ) from error
+            told = f"{path} cannot be read ({error.strerror}); make it readable"
+            raise DataError(told) from error
         if lines and not lines[-1].endswith(b"\n"):
             lines.pop()
         replies = {}

@@ -90,6 +90,7 @@ def candidate(folder: Path) -> Candidate:
         Rule("declarations", undeclared),
         Rule("not tuned on test", _declared(declaration, "tuned_on_test")),
         Rule("no privileged info", _declared(declaration, "uses_privileged_info_at_test")),
+        Rule("one trial", _feedback_fault(header)),
     )
     kind: SubmissionType = "custom" if any(rule.fault for rule in standard) else "standard"
     return Candidate(folder, header, results, verification, declaration, rules, kind)
@@ -140,6 +141,15 @@ def _decoding_fault(header: Mapping[str, Any]) -> str:
         return ""
     name = differing[0]
     return f"its {name} is {given.get(name)}, the suite's {wanted[name]}"
+
+
+def _feedback_fault(header: Mapping[str, Any]) -> str:
+    """An agent that is told of its failure and plays again is none that knows nothing of it."""
+    agent = header["config"]["agent"]
+    if not agent.get("uses_success_feedback_at_test"):
+        return ""
+    trials = agent.get("reflexion_trials")
+    return f"it plays a task up to {trials} times, told whether it failed"
 
 
 def _declared(declaration: Declaration | None, name: str) -> str:

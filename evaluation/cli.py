@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 from pathlib import Path
 from typing import Protocol, get_args
 
 from rich.console import Console
 from rich.text import Text
 
-from agentgym_suite.agents import AGENTS
 from agentgym_suite.arguments import key_value, settings, shown
 from agentgym_suite.console import console
 from agentgym_suite.errors import UsageError
+from agentgym_suite.evaluation.agent_options import add_agent_options, agents_of
 from agentgym_suite.evaluation.agent_runs import AgentRuns, folder_name, run_agents
 from agentgym_suite.evaluation.compare_cli import register_compare
 from agentgym_suite.evaluation.leaderboard_cli import register_leaderboard
@@ -25,13 +24,7 @@ from agentgym_suite.evaluation.run_directory import RESULTS, write_derived
 from agentgym_suite.evaluation.runner import cluster
 from agentgym_suite.evaluation.scored_runs import find_runs, load_runs
 from agentgym_suite.evaluation.scoring import results_bytes
-from agentgym_suite.evaluation.settings import (
-    AgentSpec,
-    OnProgress,
-    Runner,
-    RunOptions,
-    named_agent,
-)
+from agentgym_suite.evaluation.settings import AgentSpec, OnProgress, Runner, RunOptions
 from agentgym_suite.evaluation.suite_unions import load_union, shipped_unions
 from agentgym_suite.evaluation.suites import load_suite
 from agentgym_suite.evaluation.terminal import live_bars
@@ -94,11 +87,12 @@ def _register_evaluate(commands: argparse._SubParsersAction[argparse.ArgumentPar
         "strict=false or goals=synthetic; may be given several times",
     )
     parser.add_argument(
-        "--agent",
-        metavar="A[,B…]",
-        default="random,oracle",
-        help=f"agents: {', '.join(AGENTS)}, or your own as MODULE:CLASS, a class in the current "
-        "directory that is made with (env, seed) for each episode (default: random,oracle)",
+        "--index",
+        metavar="ENV=PATH|URL",
+        action="append",
+        default=[],
+        help="the index that an environment of a suite searches, a folder or the address of a "
+        "retrieval server, instead of its own; not rankable",
     )
     parser.add_argument(
         "--out",
@@ -121,7 +115,7 @@ def _register_evaluate(commands: argparse._SubParsersAction[argparse.ArgumentPar
         "RAY_ADDRESS, else a Ray that is started here and ends with the command)",
     )
     parser.add_argument(
-        "--ray-actors",
+        "--num-workers",
         metavar="N",
         type=int,
         help="environments on the cluster, each with an episode in flight (default: --concurrency)",
@@ -156,13 +150,14 @@ def _register_evaluate(commands: argparse._SubParsersAction[argparse.ArgumentPar
         help="go on with a run of the same configuration, or refuse to (default: auto)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    add_agent_options(parser)
     parser.set_defaults(run=_evaluate)
 
 
 def _evaluate(args: argparse.Namespace) -> int:
     _check_numbers(args)
     out = None if args.out is None else _folder(args.out, "--out")
-    agents = _agents(args.agent)
+    agents = agents_of(args)
     options = _options(args)
     err = console(stderr=True)
     with cluster(options):  # first: a cluster that is not there is known before worlds are built
@@ -218,9 +213,9 @@ class _Union:
     """A union of suites."""
 
     def __init__(self, args: argparse.Namespace) -> None:
-        if args.tasks or args.split is not None or args.set:
+        if args.tasks or args.split is not None or args.set or args.index:
             raise UsageError(
-                f"--tasks, --split and --set go with one suite; {args.suite} is a union"
+                f"--tasks, --split, --set and --index go with one suite; {args.suite} is a union"
             )
         union = load_union(args.suite).part(episodes=args.episodes, trials=args.trials)
         self._opened = open_union(union, _data(args), allow_missing=args.allow_missing)
@@ -246,7 +241,7 @@ def _data(args: argparse.Namespace) -> dict[str, str]:
 
 
 def _options(args: argparse.Namespace) -> RunOptions:
-    for name in ("ray_address", "ray_actors"):
+    for name in ("ray_address", "num_workers"):
         if args.runner != "ray" and getattr(args, name) is not None:
             raise UsageError(f"--{name.replace('_', '-')} goes with --runner ray")
     return RunOptions(
@@ -256,12 +251,12 @@ def _options(args: argparse.Namespace) -> RunOptions:
         args.resume,
         args.runner,
         args.ray_address,
-        args.ray_actors,
+        args.num_workers,
     )
 
 
 def _check_numbers(args: argparse.Namespace) -> None:
-    least_of = {"trials": 1, "episodes": 1, "concurrency": 1, "ray_actors": 1, "max_retries": 0}
+    least_of = {"trials": 1, "episodes": 1, "concurrency": 1, "num_workers": 1, "max_retries": 0}
     for name, least in least_of.items():
         value = getattr(args, name)
         if value is not None and value < least:
@@ -275,12 +270,6 @@ def _folder(text: str, argument: str) -> Path:
     if not text:  # a variable of the shell that is not set; Path("") would be the current folder
         raise UsageError(f"{argument} is empty; give the path of a folder")
     return Path(text)
-
-
-def _agents(names: str) -> list[AgentSpec]:
-    if ":" in names and "" not in sys.path:
-        sys.path.insert(0, "")  # an installed command does not look in the current directory
-    return [named_agent(name.strip()) for name in names.split(",") if name.strip()]
 
 
 def _report(args: argparse.Namespace) -> int:
@@ -309,7 +298,10 @@ def _opened(args: argparse.Namespace) -> OpenSuite:
         suite = load_suite(args.suite).part(
             tasks=args.tasks, episodes=args.episodes, trials=args.trials
         )
+        suite = suite.searching(dict(key_value(text, "--index") for text in args.index))
         return open_suite(suite, data, allow_missing=args.allow_missing)
+    if args.index:
+        raise UsageError(f"--index goes with --suite; for {args.env} write --set index=PATH")
     if args.split == "":  # a variable of the shell that is not set
         raise UsageError("--split is empty; name a split, or leave it out")
     stray = sorted(set(data) - {args.env})

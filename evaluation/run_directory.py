@@ -29,7 +29,9 @@ from agentgym_suite.evaluation.fitting import fitting
 from agentgym_suite.evaluation.long_texts import LongTexts
 from agentgym_suite.evaluation.records import (
     SCHEMA_VERSION,
+    UNPRICED,
     AttemptRecord,
+    Cost,
     EpisodeRecord,
     RecordKey,
     attempt_record,
@@ -170,7 +172,7 @@ class RunDirectory:
                 "choose another directory"
             )
 
-    def finish(self, key: EpisodeKey, episode: Episode) -> EpisodeRecord:
+    def finish(self, key: EpisodeKey, episode: Episode, cost: Cost = UNPRICED) -> EpisodeRecord:
         """Store a finished episode; when this returns it is on the disk."""
         record = episode_record(
             self._record_key(key),
@@ -178,6 +180,7 @@ class RunDirectory:
             attempts=len(self.attempts.get(key, ())) + 1,
             policy_version=self.header["policy_version"],
             keep=self._keep,
+            cost=cost,
         )
         self._append(EPISODES, record)
         # The plan's own key: an equal one would keep a task id of its own for every episode.

@@ -12,15 +12,22 @@ import threading
 import time
 from collections import deque
 from collections.abc import Coroutine, Iterable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    closing,
+    contextmanager,
+    nullcontext,
+)
 from pathlib import Path
 from typing import Any
 
-from agentgym_suite.episodes import Episode, EpisodeRequest, PlaySettings
+from agentgym_suite.episodes import AgentFactory, Episode, EpisodeRequest, PlaySettings
 from agentgym_suite.errors import UsageError
 from agentgym_suite.evaluation.episode_keys import EpisodeKey
 from agentgym_suite.evaluation.open_suites import OpenEnvironment, OpenSuite
 from agentgym_suite.evaluation.plan import planned_episodes, run_header, timestamp
+from agentgym_suite.evaluation.records import UNPRICED
 from agentgym_suite.evaluation.results import RunResults
 from agentgym_suite.evaluation.run_directory import (
     RESULTS,
@@ -29,6 +36,7 @@ from agentgym_suite.evaluation.run_directory import (
 from agentgym_suite.evaluation.scoring import results_bytes, score_run
 from agentgym_suite.evaluation.settings import AgentSpec, OnProgress, RunOptions, RunProgress, Stop
 from agentgym_suite.evaluation.verdicts import with_verdict
+from agentgym_suite.model_agents import ModelAgents
 from agentgym_suite.ray_pool import RayEnvPool, connected
 from agentgym_suite.rollouts import MakeEnv, run_episodes
 
@@ -65,7 +73,7 @@ def run_suite(
         RunError: the directory cannot be used.
     """
     options = options or RunOptions()
-    agent = agent.prompted(opened.suite.prompt_format)
+    agent = agent.suited(opened.suite)
     folder = Path(out)
     with RunDirectory(folder, run_header(opened, agent, options), resume=options.resume) as run:
         plan = planned_episodes(opened.suite)
@@ -192,7 +200,9 @@ class _Collector:
             again = attempt <= self.options.max_retries
             self._lost += not again
         else:
-            self._successes += self.run.finish(key, episode).success
+            pricing = self.agent.pricing
+            cost = UNPRICED if pricing is None else pricing.cost(episode)
+            self._successes += self.run.finish(key, episode, cost).success
         self.report(env_id)
         return again
 
@@ -224,6 +234,12 @@ class _Collector:
         return last + 1 if last <= self.options.max_retries else 1
 
 
+def _agents(agent: AgentSpec) -> AbstractAsyncContextManager[AgentFactory]:
+    """What makes the agents of a run, while their model is open."""
+    make = agent.make
+    return make.opened() if isinstance(make, ModelAgents) else nullcontext(make)
+
+
 async def _play_all(
     environments: Iterable[OpenEnvironment],
     plan: list[tuple[EpisodeKey, int]],
@@ -231,27 +247,37 @@ async def _play_all(
     stop: Stop,
 ) -> None:
     with _on_signals(stop):
-        for environment in environments:
-            env_id = environment.entry.id
-            requests = [
-                EpisodeRequest(key.task_id, seed, key.trial)
-                for key, seed in plan
-                if key.env_id == env_id and key not in played.run.finished
-            ]
-            played.report(env_id)
-            queue = _Queue(requests, stop)
-            with _source(environment, played.options) as make_env:
-                episodes = run_episodes(
-                    make_env,
-                    played.agent.make,
-                    queue,
-                    settings=PlaySettings(played.agent.prompt, played.agent.reply_format),
-                    concurrency=played.options.in_flight,
-                    timeout_s=played.options.episode_timeout_s,
-                )
-                async for episode in episodes:
-                    if played.take(env_id, episode):
-                        queue.put_back(episode)
+        async with _agents(played.agent) as make_agent:
+            for environment in environments:
+                env_id = environment.entry.id
+                requests = [
+                    EpisodeRequest(key.task_id, seed, key.trial)
+                    for key, seed in plan
+                    if key.env_id == env_id and key not in played.run.finished
+                ]
+                queue = _Queue(requests, stop)
+                await _play_environment(environment, make_agent, queue, played)
+
+
+async def _play_environment(
+    environment: OpenEnvironment, make_agent: AgentFactory, queue: _Queue, played: _Collector
+) -> None:
+    agent, options, env_id = played.agent, played.options, environment.entry.id
+    played.report(env_id)
+    with _source(environment, options) as make_env:
+        episodes = run_episodes(
+            make_env,
+            make_agent,
+            queue,
+            settings=PlaySettings(
+                agent.prompt, agent.reply_format, max_reflections=agent.max_reflections
+            ),
+            concurrency=options.in_flight,
+            timeout_s=options.episode_timeout_s,
+        )
+        async for episode in episodes:
+            if played.take(env_id, episode):
+                queue.put_back(episode)
 
 
 def _complete(work: Coroutine[Any, Any, None]) -> None:

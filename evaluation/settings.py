@@ -5,14 +5,18 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from agentgym_suite.agents import AGENTS, agent_factory
-from agentgym_suite.episodes import AgentFactory
+from agentgym_suite.decoding import Decoding
+from agentgym_suite.episodes import AgentFactory, Turn
 from agentgym_suite.errors import UsageError
+from agentgym_suite.evaluation.prices import Pricing
 from agentgym_suite.evaluation.run_directory import Resume
+from agentgym_suite.evaluation.suites import Suite, decoding_seed
 from agentgym_suite.files import sha256_file
+from agentgym_suite.model_agents import ModelAgents
 from agentgym_suite.prompts import StepPrompt, prompt_template
 
 Runner = Literal["local", "ray"]
@@ -24,33 +28,82 @@ class AgentSpec:
 
     Attributes:
         name: its name in tables.
-        make: makes the agent of one episode.
+        make: makes the agent of one episode, or opens the model whose agents play the run.
         config: everything about it that can change a result, such as model and endpoint.
         prompt: builds its messages; None for agents without a model.
         reply_format: how its replies are read.
         policy_version: digest of its weights; None without weights.
+        chosen: what was chosen for the agent, so that a suite does not replace it: "prompt",
+            "reply_format", and names of decoding settings.
+        max_reflections: how often it may reflect on a failed trial and play the task again.
+        pricing: how its episodes are priced; None for agents without a price.
     """
 
     name: str
-    make: AgentFactory
+    make: AgentFactory | ModelAgents
     config: Mapping[str, Any] = field(default_factory=dict)
     prompt: StepPrompt | None = None
     reply_format: str = "raw"
     policy_version: str | None = None
+    chosen: frozenset[str] = frozenset()
+    max_reflections: int = 0
+    pricing: Pricing | None = None
 
-    def prompted(self, template: str) -> AgentSpec:
-        """The same agent with the prompt template that a suite asks for, and its reply format.
+    def suited(self, suite: Suite) -> AgentSpec:
+        """The same agent with what a suite says of prompts and decoding.
 
-        Args:
-            template: a name of ``prompts.PROMPT_TEMPLATES``; "" leaves the agent as it is, and
-                so does an agent that takes no messages.
+        An agent without messages has no prompt, one without a model no decoding, and what was
+        chosen for the agent stays.
         """
-        if not template or self.prompt is None:
+        spec = self._prompted(suite.prompt_format)
+        if not isinstance(spec.make, ModelAgents):
+            return spec
+        decoding = spec._decoding(spec.make.decoding, suite.decoding)
+        make = replace(
+            spec.make,
+            decoding=decoding,
+            sends_tools=spec.reply_format == "openai",
+            step_seed=SuiteSeeds(suite.id, suite.version),
+        )
+        return replace(spec, make=make, config={**spec.config, "decoding": asdict(decoding)})
+
+    def _prompted(self, template: str) -> AgentSpec:
+        if not template or self.prompt is None or "prompt" in self.chosen:
             return self
+        written_for = prompt_template(template).reply_format
         return replace(
             self,
             prompt=replace(self.prompt, template=template),
-            reply_format=prompt_template(template).reply_format,
+            reply_format=self.reply_format if "reply_format" in self.chosen else written_for,
+        )
+
+    def _decoding(self, own: Decoding, stated: Decoding | None) -> Decoding:
+        if stated is None:
+            return own
+        replaced = {
+            name: value
+            for name, value in asdict(stated).items()
+            if value is not None and name not in self.chosen
+        }
+        return replace(own, **replaced)
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteSeeds:
+    """The seeds of a suite's replies.
+
+    Attributes:
+        suite: its id.
+        version: its version.
+    """
+
+    suite: str
+    version: int
+
+    def __call__(self, env_id: str, seed: int, turn: Turn) -> int:
+        """The seed of the reply to a turn."""
+        return decoding_seed(
+            self.suite, self.version, env_id, turn.task.id, turn.trial, turn.step_index
         )
 
 
@@ -65,7 +118,7 @@ class RunOptions:
         resume: "auto" goes on with the run in the directory, "never" refuses to.
         runner: where environments run: "local" in threads of this process, "ray" on a cluster.
         ray_address: the Ray cluster, as ``ray_pool.connected`` takes it.
-        ray_actors: Ray actors, each with an episode in flight; None takes the concurrency.
+        num_workers: Ray actors, each with an episode in flight; None takes the concurrency.
 
     Raises:
         UsageError: a number out of its range, an unknown runner, or Ray's options without Ray.
@@ -77,7 +130,7 @@ class RunOptions:
     resume: Resume = "auto"
     runner: Runner = "local"
     ray_address: str | None = None
-    ray_actors: int | None = None
+    num_workers: int | None = None
 
     def __post_init__(self) -> None:
         if self.concurrency < 1:
@@ -89,16 +142,16 @@ class RunOptions:
             raise UsageError(f"episode_timeout_s is {seconds}; give seconds above 0, or None")
         if self.runner not in get_args(Runner):
             raise UsageError(f"runner is {self.runner!r}; use {' or '.join(get_args(Runner))}")
-        if self.ray_actors is not None and self.ray_actors < 1:
-            raise UsageError(f"ray_actors is {self.ray_actors}; give at least 1, or None")
-        for name in ("ray_address", "ray_actors"):
+        if self.num_workers is not None and self.num_workers < 1:
+            raise UsageError(f"num_workers is {self.num_workers}; give at least 1, or None")
+        for name in ("ray_address", "num_workers"):
             if self.runner != "ray" and getattr(self, name) is not None:
                 raise UsageError(f"{name} is given, but the runner is {self.runner}; use ray")
 
     @property
     def in_flight(self) -> int:
         """Most episodes at a time."""
-        return self.ray_actors or self.concurrency
+        return self.num_workers or self.concurrency
 
 
 @dataclass(frozen=True, slots=True)

@@ -191,6 +191,30 @@ class Suite:
         reason = "tasks or trials differ from the suite's"
         return replace(self, envs=entries, departures=(*self.departures, reason))
 
+    def searching(self, indexes: Mapping[str, str]) -> Suite:
+        """The same suite over other indexes: equal tasks and seeds, no longer rankable.
+
+        Args:
+            indexes: environment -> folder of an index, or address of a retrieval server.
+
+        Raises:
+            UsageError: an environment that the suite lacks.
+        """
+        known = [entry.id for entry in self.envs]
+        stray = sorted(set(indexes) - set(known))
+        if stray:
+            raise UsageError(
+                f"an index is given for {shown(stray[0])}; suite {self.id} has {', '.join(known)}"
+            )
+        entries = tuple(
+            replace(entry, kwargs={**entry.kwargs, "index": indexes[entry.id]})
+            if entry.id in indexes
+            else entry
+            for entry in self.envs
+        )
+        reasons = tuple(f"{env_id} searches another index" for env_id in indexes)
+        return replace(self, envs=entries, departures=(*self.departures, *reasons))
+
 
 def suite_digest(content: Mapping[str, Any]) -> str:
     """``sha256:`` + hex of the canonical JSON of a suite's content.

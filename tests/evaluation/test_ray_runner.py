@@ -46,8 +46,8 @@ def records(folder: Path) -> dict[tuple[str, str, int], Any]:
     "wrong",
     [
         {"runner": "cloud"},
-        {"runner": "ray", "ray_actors": 0},
-        {"ray_actors": 4},
+        {"runner": "ray", "num_workers": 0},
+        {"num_workers": 4},
         {"ray_address": "auto"},
     ],
 )
@@ -59,9 +59,9 @@ def test_wrong_options_are_refused(wrong: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--ray-actors", "2"], "--ray-actors goes with --runner ray"),
+        (["--num-workers", "2"], "--num-workers goes with --runner ray"),
         (["--ray-address", "auto"], "--ray-address goes with --runner ray"),
-        (["--runner", "ray", "--ray-actors", "0"], "--ray-actors is 0"),
+        (["--runner", "ray", "--num-workers", "0"], "--num-workers is 0"),
         (["--runner", "ray"], "pip install 'agentgym-suite[ray]'"),
     ],
 )
@@ -105,7 +105,7 @@ def ray() -> Any:
 def test_runs_equal_local_ones_over_a_whole_suite(ray: Any, tmp_path: Path, agent: str) -> None:
     before = signal.getsignal(signal.SIGTERM)
     here = evaluation.run("smoke", agent, out=tmp_path / "here")
-    options = RunOptions(runner="ray", ray_actors=2)
+    options = RunOptions(runner="ray", num_workers=2)
     away = evaluation.run("smoke", agent, out=tmp_path / "away", options=options)
     assert records(tmp_path / "away") == records(tmp_path / "here")
     played, local = untimed(away.as_dict()), untimed(here.as_dict())
@@ -140,7 +140,7 @@ def test_an_episode_whose_worker_is_killed_is_played_again(ray: Any, tmp_path: P
         suite,
         AgentSpec("oracle", Killing),
         out=tmp_path / "away",
-        options=RunOptions(runner="ray", ray_actors=2),
+        options=RunOptions(runner="ray", num_workers=2),
     )
     assert (away.status, away.errors, away.retries) == ("complete", {}, 1)
     assert away.envs["WebShop-v0"].successes == here.envs["WebShop-v0"].successes == 5

@@ -1,0 +1,186 @@
+"""Agents with a model, as a run knows them: where the model is, what it is told, how it is read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from agentgym_suite.arguments import shown
+from agentgym_suite.cassettes import Cassette, RecordedModel
+from agentgym_suite.chat import ConnectsModel
+from agentgym_suite.decoding import Decoding
+from agentgym_suite.endpoints import OPENAI_URL, Endpoint
+from agentgym_suite.errors import UsageError
+from agentgym_suite.evaluation.prices import SHIPPED_PRICES, PriceTable
+from agentgym_suite.evaluation.settings import AgentSpec
+from agentgym_suite.files import sha256_file
+from agentgym_suite.model_agents import DEFAULT_MAX_TOKENS, ModelAgents
+from agentgym_suite.prompts import StepPrompt, prompt_template
+from agentgym_suite.retries import RetryPolicy
+
+Prompting = Literal["plain", "react", "reflexion"]
+DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
+DEFAULT_REFLEXION_TRIALS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOptions:
+    """What may be said of an agent with a model.
+
+    Attributes:
+        model: the model's name at an endpoint, or the path of what the agent plays from.
+        endpoint: base address of the endpoint.
+        key_variable: environment variable that holds the endpoint's key; None takes
+            ``OPENAI_API_KEY`` where it is set.
+        prompting: "plain", "react" (a thought before each action), or "reflexion" (that, and
+            after a failed trial a reflection and another trial).
+        template: a name of ``prompts.PROMPT_TEMPLATES``; "" leaves it to suite and prompting.
+        reply_format: a name of ``replies.REPLY_FORMATS``; "" leaves it to the template.
+        history_length: earlier steps that prompts show; None leaves it to the template.
+        token_budget: most tokens of a prompt, at four characters each; None for no bound.
+        decoding: what of "temperature", "top_p", "max_tokens" differs from the suite's.
+        fields: further fields of each request to an endpoint.
+        request_timeout_s: seconds for one request.
+        tries: most times a request is sent.
+        reflexion_trials: most trials of a task, the first included.
+        record: cassette that keeps the model's replies; None keeps none.
+        price_table: file of prices; None takes the one that comes with the package.
+    """
+
+    model: str = ""
+    endpoint: str = OPENAI_URL
+    key_variable: str | None = None
+    prompting: Prompting = "plain"
+    template: str = ""
+    reply_format: str = ""
+    history_length: int | None = None
+    token_budget: int | None = None
+    decoding: Mapping[str, Any] = field(default_factory=dict)
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    request_timeout_s: float = 120.0
+    tries: int = 6
+    reflexion_trials: int = DEFAULT_REFLEXION_TRIALS
+    record: Path | None = None
+    price_table: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.prompting not in get_args(Prompting):
+            known = ", ".join(get_args(Prompting))
+            raise UsageError(f"prompting is {shown(self.prompting)}; use {known}")
+        if self.reflexion_trials < 2:
+            raise UsageError(f"reflexion_trials is {self.reflexion_trials}; give at least 2")
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A model, before it is said how it is talked to."""
+
+    name: str
+    model: str
+    connect: ConnectsModel
+    config: Mapping[str, Any]
+    priced: bool = False
+
+
+def model_agent(kind: str, options: ModelOptions) -> AgentSpec:
+    """An agent with a model.
+
+    Args:
+        kind: a name of ``MODEL_AGENTS``.
+        options: what is said of it.
+
+    Raises:
+        UsageError: an option is wrong or missing.
+        DataError: a file cannot be used.
+    """
+    source = MODEL_AGENTS[kind](options)
+    connect = source.connect
+    if options.record is not None:
+        connect = RecordedModel(connect, source.model, options.record).connect
+    prompt = _prompt(options)
+    written_for = prompt_template(prompt.template).reply_format
+    decoding = Decoding(**{"max_tokens": DEFAULT_MAX_TOKENS, **options.decoding})
+    config = {"kind": kind, **source.config, "prompting": options.prompting}
+    reflects = options.prompting == "reflexion"
+    if reflects:
+        config |= {
+            "reflexion_trials": options.reflexion_trials,
+            "uses_success_feedback_at_test": True,
+        }
+    plain = options.prompting == "plain"
+    pricing = None
+    if source.priced:
+        table = PriceTable.read(options.price_table or SHIPPED_PRICES)
+        pricing = table.pricing(source.model)
+    return AgentSpec(
+        source.name if plain else f"{source.name}+{options.prompting}",
+        ModelAgents(connect, decoding),
+        config=config,
+        prompt=prompt,
+        reply_format=options.reply_format or written_for,
+        chosen=_chosen(options),
+        max_reflections=options.reflexion_trials - 1 if reflects else 0,
+        pricing=pricing,
+    )
+
+
+def _prompt(options: ModelOptions) -> StepPrompt:
+    """The prompt where no suite says another one."""
+    template = options.template
+    if not template and options.prompting != "plain":
+        template = "react"
+    if not template:
+        template = "tools" if options.reply_format == "openai" else "capo"
+    return StepPrompt(template, options.history_length, options.token_budget)
+
+
+def _chosen(options: ModelOptions) -> frozenset[str]:
+    """What a suite does not replace; tool calls need a prompt that asks for none in words."""
+    chosen = set(options.decoding)
+    if options.reply_format:
+        chosen.add("reply_format")
+    if options.template or options.prompting != "plain" or options.reply_format == "openai":
+        chosen.add("prompt")
+    return frozenset(chosen)
+
+
+def _named_model(options: ModelOptions, kind: str, what: str) -> str:
+    if not options.model:
+        raise UsageError(f"agent {kind} has no model; give {what} by --model")
+    return options.model
+
+
+def _openai(options: ModelOptions) -> _Source:
+    model = _named_model(options, "openai", "its name at the endpoint")
+    endpoint = Endpoint(
+        options.endpoint,
+        model,
+        _key(options.key_variable),
+        options.request_timeout_s,
+        RetryPolicy(tries=options.tries),
+        options.fields,
+    )
+    config = {"model": model, "endpoint": options.endpoint, "request": dict(options.fields)}
+    return _Source(model, model, endpoint.connect, config, priced=True)
+
+
+def _key(variable: str | None) -> str:
+    """The key; read here, once, and kept nowhere but in the endpoint."""
+    key = os.environ.get(variable or DEFAULT_KEY_VARIABLE, "")
+    if variable is not None and not key:
+        raise UsageError(f"the variable {shown(variable)} holds no key; set it, or name another")
+    return key
+
+
+def _cassette(options: ModelOptions) -> _Source:
+    path = Path(_named_model(options, "cassette", "the file of the recording"))
+    cassette = Cassette.read(path)
+    config = {"model": cassette.model, "cassette": f"sha256:{sha256_file(path)}"}
+    return _Source(f"cassette:{cassette.model}", cassette.model, cassette.connect, config)
+
+
+MODEL_AGENTS = {"openai": _openai, "cassette": _cassette}
+"""The kinds of model agents by name."""
