@@ -10,6 +10,7 @@ from typing import get_args
 from agentgym_suite.agents import AGENTS
 from agentgym_suite.arguments import settings
 from agentgym_suite.endpoints import OPENAI_URL
+from agentgym_suite.engine_chat import EngineName
 from agentgym_suite.errors import UsageError
 from agentgym_suite.evaluation.model_specs import (
     DEFAULT_KEY_VARIABLE,
@@ -42,8 +43,9 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
         "--model",
         metavar="NAME|PATH",
         default="",
-        help="openai: the model's name; cassette: the file of a recording; replay: the folder of a "
-        "run",
+        help="openai: the model's name; transformers, vllm: a folder of weights, a GGUF file or "
+        "OWNER/NAME on the hub; checkpoint: the folder of a trained policy; cassette: the file of "
+        "a recording; replay: the folder of a run",
     )
     group.add_argument(
         "--endpoint",
@@ -129,6 +131,18 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
         help="most times a request is sent before it counts as failed (default: 6)",
     )
     group.add_argument(
+        "--engine",
+        choices=get_args(EngineName),
+        default="transformers",
+        help="what samples from a checkpoint (default: transformers)",
+    )
+    group.add_argument(
+        "--device", default="auto", help="of local weights, as torch names it (default: auto)"
+    )
+    group.add_argument(
+        "--dtype", default="auto", help="of local weights, as torch names it (default: auto)"
+    )
+    group.add_argument(
         "--record",
         metavar="FILE",
         help="keep every reply of the model in this cassette; agent cassette plays from it",
@@ -182,6 +196,9 @@ def _model_options(args: argparse.Namespace) -> ModelOptions:
         reflexion_trials=args.reflexion_trials,
         record=_path(args.record, "--record"),
         price_table=_path(args.price_table, "--price-table"),
+        engine=args.engine,
+        device=args.device,
+        dtype=args.dtype,
     )
 
 

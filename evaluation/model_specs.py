@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -13,12 +13,15 @@ from agentgym_suite.cassettes import Cassette, RecordedModel
 from agentgym_suite.chat import ConnectsModel
 from agentgym_suite.decoding import Decoding
 from agentgym_suite.endpoints import OPENAI_URL, Endpoint
+from agentgym_suite.engine_chat import EngineName, LocalModel
 from agentgym_suite.errors import UsageError
 from agentgym_suite.evaluation.prices import SHIPPED_PRICES, PriceTable
 from agentgym_suite.evaluation.settings import AgentSpec
 from agentgym_suite.files import sha256_file
+from agentgym_suite.indexes.local_model import find_model
 from agentgym_suite.model_agents import DEFAULT_MAX_TOKENS, ModelAgents
 from agentgym_suite.prompts import StepPrompt, prompt_template
+from agentgym_suite.renderers import Renderer
 from agentgym_suite.retries import RetryPolicy
 
 Prompting = Literal["plain", "react", "reflexion"]
@@ -48,6 +51,9 @@ class ModelOptions:
         reflexion_trials: most trials of a task, the first included.
         record: cassette that keeps the model's replies; None keeps none.
         price_table: file of prices; None takes the one that comes with the package.
+        engine: what samples from a checkpoint.
+        device: of local weights, as torch names it; "auto" is CUDA where there is one.
+        dtype: of local weights; "auto" leaves it to the engine.
     """
 
     model: str = ""
@@ -65,6 +71,9 @@ class ModelOptions:
     reflexion_trials: int = DEFAULT_REFLEXION_TRIALS
     record: Path | None = None
     price_table: Path | None = None
+    engine: EngineName = "transformers"
+    device: str = "auto"
+    dtype: str = "auto"
 
     def __post_init__(self) -> None:
         if self.prompting not in get_args(Prompting):
@@ -83,6 +92,8 @@ class _Source:
     connect: ConnectsModel
     config: Mapping[str, Any]
     priced: bool = False
+    policy_version: str | None = None
+    renderer: Renderer | None = None
 
 
 def model_agent(kind: str, options: ModelOptions) -> AgentSpec:
@@ -100,6 +111,8 @@ def model_agent(kind: str, options: ModelOptions) -> AgentSpec:
     connect = source.connect
     if options.record is not None:
         connect = RecordedModel(connect, source.model, options.record).connect
+    if source.renderer is not None:
+        options = _as_trained(options, source.renderer)
     prompt = _prompt(options)
     written_for = prompt_template(prompt.template).reply_format
     decoding = Decoding(**{"max_tokens": DEFAULT_MAX_TOKENS, **options.decoding})
@@ -121,9 +134,23 @@ def model_agent(kind: str, options: ModelOptions) -> AgentSpec:
         config=config,
         prompt=prompt,
         reply_format=options.reply_format or written_for,
+        policy_version=source.policy_version,
         chosen=_chosen(options),
         max_reflections=options.reflexion_trials - 1 if reflects else 0,
         pricing=pricing,
+    )
+
+
+def _as_trained(options: ModelOptions, renderer: Renderer) -> ModelOptions:
+    """The options with the prompt that a policy was trained with, where none was chosen."""
+    if options.template or options.prompting != "plain":
+        return options
+    length = renderer.history_length if options.history_length is None else options.history_length
+    return replace(
+        options,
+        template=renderer.prompt,
+        reply_format=options.reply_format or renderer.reply_format,
+        history_length=length,
     )
 
 
@@ -182,5 +209,35 @@ def _cassette(options: ModelOptions) -> _Source:
     return _Source(f"cassette:{cassette.model}", cassette.model, cassette.connect, config)
 
 
-MODEL_AGENTS = {"openai": _openai, "cassette": _cassette}
+def _transformers(options: ModelOptions) -> _Source:
+    return _local("transformers", options, "transformers")
+
+
+def _vllm(options: ModelOptions) -> _Source:
+    return _local("vllm", options, "vllm")
+
+
+def _checkpoint(options: ModelOptions) -> _Source:
+    """A policy with the prompt it was trained with."""
+    folder = Path(_named_model(options, "checkpoint", "its folder"))
+    renderer = Renderer.read(folder)
+    return replace(_local("checkpoint", options, options.engine), renderer=renderer)
+
+
+def _local(kind: str, options: ModelOptions, engine: EngineName) -> _Source:
+    model = _named_model(options, kind, "a folder, a GGUF file or a name on the hub")
+    version = find_model(model).digest
+    local = LocalModel(model, version, engine, options.device, options.dtype)
+    name = Path(model).name
+    config = {"model": name, "engine": engine, "dtype": options.dtype}
+    return _Source(name, name, local.connect, config, policy_version=version)
+
+
+MODEL_AGENTS: Mapping[str, Callable[[ModelOptions], _Source]] = {
+    "openai": _openai,
+    "cassette": _cassette,
+    "transformers": _transformers,
+    "vllm": _vllm,
+    "checkpoint": _checkpoint,
+}
 """The kinds of model agents by name."""

@@ -49,12 +49,13 @@ class RunReplayAgent:
         """Nothing is held."""
 
 
-def replayed_run(folder: Path) -> AgentSpec:
+def replayed_run(folder: Path | str) -> AgentSpec:
     """The agent that plays a run again.
 
     Raises:
         RunError: the folder holds no run, or a damaged one, or one without episodes.
     """
+    folder = Path(folder)
     header = read_run(folder)
     recordings = {
         key_of(record): tuple(step["parsed_action"] for step in record["steps"])
