@@ -57,3 +57,10 @@ class Game(Protocol):
 def game_of(env: gym.Env[str, str]) -> Game:
     """The environment of this suite inside ``env``'s wrappers."""
     return cast(Game, env.unwrapped)
+
+
+def env_id_of(env: gym.Env[str, str]) -> str:
+    """The Gymnasium id of an environment, wherever it runs; "" for one that was made by hand."""
+    if env.spec is not None:
+        return env.spec.id
+    return str(getattr(env.unwrapped, "env_id", ""))  # one in a worker of a cluster has no spec

@@ -14,7 +14,7 @@ from agentgym_suite.chat import ChatModel, ChatReply, ChatRequest, ConnectsModel
 from agentgym_suite.decoding import Decoding
 from agentgym_suite.episodes import AgentFactory, EarlierTrial, Reply, Turn
 from agentgym_suite.errors import ContextTooLong, EmptyReply, ReplyCutOff, ReplyRefused
-from agentgym_suite.game import game_of
+from agentgym_suite.game import env_id_of, game_of
 from agentgym_suite.prompts import Message
 from agentgym_suite.reflection import reflection_messages
 
@@ -44,7 +44,7 @@ class ModelAgent:
         self, model: ChatModel, env: gym.Env[str, str], seed: int, agents: ModelAgents
     ) -> None:
         self._model = model
-        self._env_id = "" if env.spec is None else env.spec.id
+        self._env_id = env_id_of(env)
         self._goal_key = game_of(env).goal_key
         self._seed = seed
         self._agents = agents

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 from agentgym_suite.agents import AGENTS
-from agentgym_suite.arguments import settings
+from agentgym_suite.arguments import settings, shown
 from agentgym_suite.endpoints import OPENAI_URL
 from agentgym_suite.engine_chat import EngineName
 from agentgym_suite.errors import UsageError
@@ -26,6 +26,7 @@ from agentgym_suite.prompts import PROMPT_TEMPLATES
 from agentgym_suite.replies import REPLY_FORMATS
 
 REPLAY = "replay"
+_NAMES = (*AGENTS, REPLAY, *MODEL_AGENTS)
 
 
 def add_agent_options(parser: argparse.ArgumentParser) -> None:
@@ -34,9 +35,8 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
         "--agent",
         metavar="A[,B…]",
         default="random,oracle",
-        help=f"agents: {', '.join((*AGENTS, REPLAY, *MODEL_AGENTS))}, or your own as MODULE:CLASS, "
-        "a class in the current directory that is made with (env, seed) for each episode (default: "
-        "random,oracle)",
+        help=f"agents: {', '.join(_NAMES)}, or your own as MODULE:CLASS, a class in the current "
+        "directory that is made with (env, seed) for each episode (default: random,oracle)",
     )
     group = parser.add_argument_group("agents with a model")
     group.add_argument(
@@ -175,7 +175,12 @@ def _agent(name: str, args: argparse.Namespace) -> AgentSpec:
         if not args.model:
             raise UsageError("agent replay has no run; give its folder by --model")
         return replayed_run(Path(args.model))
-    return model_agent(name, _model_options(args)) if name in MODEL_AGENTS else named_agent(name)
+    if name in MODEL_AGENTS:
+        return model_agent(name, _model_options(args))
+    if name not in AGENTS and ":" not in name:
+        known = ", ".join(_NAMES)
+        raise UsageError(f"agent {shown(name)} does not exist; use {known}, or MODULE:CLASS")
+    return named_agent(name)
 
 
 def _model_options(args: argparse.Namespace) -> ModelOptions:

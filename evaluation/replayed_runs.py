@@ -14,6 +14,7 @@ from agentgym_suite.evaluation.run_directory import EPISODES, read_records
 from agentgym_suite.evaluation.run_header import read_run
 from agentgym_suite.evaluation.settings import AgentSpec
 from agentgym_suite.files import sha256_file
+from agentgym_suite.game import env_id_of
 
 Recordings = Mapping[EpisodeKey, tuple[str, ...]]
 
@@ -22,7 +23,7 @@ class RunReplayAgent:
     """Gives the actions that were recorded of its task and trial, one a turn."""
 
     def __init__(self, env: gym.Env[str, str], recordings: Recordings, run: str) -> None:
-        self._env_id = "" if env.spec is None else env.spec.id
+        self._env_id = env_id_of(env)
         self._recordings = recordings
         self._run = run
 

@@ -10,8 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import pytest
 
+import agentgym_suite  # noqa: F401  (registers the environments)
 from agentgym_suite.calls import ToolCall
 from agentgym_suite.cassettes import Cassette, RecordedModel
 from agentgym_suite.chat import ChatReply, ChatRequest
@@ -24,6 +26,7 @@ from agentgym_suite.errors import (
     ModelUnreachable,
     ModelUnusable,
 )
+from agentgym_suite.game import env_id_of
 from agentgym_suite.model_agents import ModelAgents
 from agentgym_suite.prompts import Message, StepPrompt
 from agentgym_suite.rollouts import run_episodes
@@ -150,6 +153,14 @@ def test_a_prompt_over_its_budget_is_no_failure_of_the_way() -> None:
     (episode,) = play(ScriptedModel(adds).connect, settings)
     assert episode.failure is not None and episode.failure.kind == "context_overflow"
     assert ContextTooLong.__name__ in episode.failure.message
+
+
+def test_an_environment_elsewhere_is_known_by_its_id() -> None:
+    env = CountingEnv()
+    assert env_id_of(env) == ""
+    env.env_id = "Counting-v7"  # type: ignore[attr-defined]
+    assert env_id_of(env) == "Counting-v7"
+    assert env_id_of(gym.make("WebShop-v0")) == "WebShop-v0"
 
 
 # ------------------------------------------------------------------ reflection
