@@ -12,7 +12,7 @@ from agentgym_suite.episodes import Usage
 
 _MOST_TOKENS = 2**53  # a larger number is no count
 _CONTEXT_CODES = ("context_length_exceeded", "exceed_context_size_error")
-_CONTEXT_WORDS = ("context length", "context size", "context window", "maximum model length")
+_CONTEXT_WORDS = ("context length", "context size", "context window", "max_model_len")
 _FILTER_CODES = ("content_filter", "content_policy_violation")
 
 

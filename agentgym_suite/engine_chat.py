@@ -6,17 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 
 from agentgym_suite.chat import ChatReply, ChatRequest
 from agentgym_suite.engines.tokens import ChatTokenizer, Generated, Sampling
 from agentgym_suite.episodes import TokenTrace, Usage
-from agentgym_suite.errors import ContextTooLong, MissingExtra
+from agentgym_suite.errors import ContextTooLong
 from agentgym_suite.model_agents import DEFAULT_MAX_TOKENS
-
-if TYPE_CHECKING:
-    from agentgym_suite.engines.transformers_engine import TransformersEngine
-    from agentgym_suite.engines.vllm_engine import VllmEngine
 
 EngineName = Literal["transformers", "vllm"]
 
@@ -113,26 +109,18 @@ class LocalModel:
             EngineError: it cannot be loaded.
         """
         from agentgym_suite.engines.batching import BatchingEngine
+        from agentgym_suite.engines.opening import open_engine
 
-        engine = await asyncio.to_thread(self._loaded)
+        engine = await asyncio.to_thread(
+            open_engine,
+            self.engine,
+            self.model,
+            policy_version=self.policy_version,
+            dtype=self.dtype,
+            device=self.device,
+        )
         front = BatchingEngine(engine)
         try:
             yield EngineModel(front, engine.tokenizer)
         finally:
             await asyncio.to_thread(front.close)
-
-    def _loaded(self) -> TransformersEngine | VllmEngine:
-        if self.engine == "vllm":
-            from agentgym_suite.engines.vllm_engine import VllmEngine
-
-            return VllmEngine(self.model, policy_version=self.policy_version, dtype=self.dtype)
-        try:
-            from agentgym_suite.engines.transformers_engine import TransformersEngine
-        except ImportError as error:
-            raise MissingExtra("train", "a local model") from error
-        return TransformersEngine.load(
-            self.model,
-            device=self.device,
-            dtype=self.dtype,
-            policy_version=self.policy_version,
-        )

@@ -299,6 +299,7 @@ def test_a_key_in_the_words_of_a_server_is_not_shown() -> None:
         {"error": {"code": "context_length_exceeded", "message": "too many"}},
         {"object": "error", "message": "This model's maximum context length is 2048 tokens."},
         {"error": {"code": 400, "type": "exceed_context_size_error", "message": "exceeds"}},
+        {"error": {"message": "max_tokens=9 cannot be greater than max_model_len=4", "code": 400}},
         {"detail": "The prompt exceeds the context window of the model"},
     ],
 )
