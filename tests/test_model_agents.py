@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -12,10 +13,12 @@ from typing import Any
 
 import gymnasium as gym
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import agentgym_suite  # noqa: F401  (registers the environments)
 from agentgym_suite.calls import ToolCall
-from agentgym_suite.cassettes import Cassette, RecordedModel
+from agentgym_suite.cassettes import Cassette, RecordedModel, RecordingModel
 from agentgym_suite.chat import ChatReply, ChatRequest
 from agentgym_suite.decoding import Decoding
 from agentgym_suite.episodes import Episode, EpisodeRequest, PlaySettings, Usage
@@ -265,6 +268,31 @@ def test_every_kind_of_reply_survives(tmp_path: Path) -> None:
     model = ScriptedModel(given.__getitem__)
     assert asyncio.run(ask(RecordedModel(model.connect, "m", path).connect)) == replies
     assert asyncio.run(ask(Cassette.read(path).connect)) == replies
+
+
+CALLS = st.builds(
+    ToolCall,
+    st.text(max_size=5),
+    st.text(max_size=9) | st.dictionaries(st.text(max_size=3), st.text(max_size=5), max_size=2),
+    st.text(max_size=3),
+)
+REPLIES = st.builds(
+    ChatReply,
+    st.text(st.characters(), max_size=20),
+    st.lists(CALLS, max_size=2).map(tuple),
+    st.builds(Usage, st.integers(0, 9), st.integers(0, 9), st.integers(0, 9)),
+    st.sampled_from(["stop", "length", "refusal", "context"]),
+)
+
+
+@given(st.lists(REPLIES, max_size=4), st.text(max_size=5))
+def test_any_reply_comes_back_as_it_was(replies: list[ChatReply], model: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "c.jsonl"
+        kept = {f"sha256:{i}": reply for i, reply in enumerate(replies)}
+        RecordingModel(ScriptedModel(adds), model, path, dict(kept)).write()
+        cassette = Cassette.read(path)
+    assert (cassette.replies, cassette.model) == (kept, model)
 
 
 @pytest.mark.parametrize(
