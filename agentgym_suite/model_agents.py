@@ -117,7 +117,7 @@ def _usable(reply: ChatReply) -> ChatReply:
         EmptyReply: it said nothing.
     """
     if reply.finish_reason == "context":
-        raise ContextTooLong(f"the prompt is longer than the model takes ({reply.text})")
+        raise ContextTooLong(f"prompt and reply are longer than the model takes ({reply.text})")
     if reply.finish_reason == "refusal":
         raise ReplyRefused(f"the model declined to answer ({reply.text or 'without a word'})")
     if reply.text.strip() or reply.tool_calls:
