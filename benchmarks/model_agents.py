@@ -19,6 +19,7 @@ import argparse
 import importlib.util
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,14 @@ def print_rows(name: str, folder: Path) -> None:
         )
 
 
+def replies(folder: Path) -> dict[str, list[str]]:
+    """What was said in each episode of a run."""
+    return {
+        str(record["key"]): [step["reply"] for step in record["steps"]]
+        for record in read_records(folder / EPISODES)
+    }
+
+
 def main() -> int:
     """Play, print one table, say where the report is."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -111,6 +120,11 @@ def main() -> int:
     )
     for run in sorted(done.runs, key=lambda run: str(run.folder)):
         print_rows(str(run.header["agent"]), run.folder)
+    if len(done.runs) == 2:
+        one, other = (replies(run.folder) for run in done.runs)
+        pairs = [pair for key in one for pair in zip_longest(one[key], other.get(key, []))]
+        equal = sum(here == there for here, there in pairs)
+        print(f"\nequal replies here and over HTTP: {equal} of {len(pairs)}")
     print(f"\nreport: {done.report}")
     return 0 if done.complete else 1
 
