@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentgym_suite.calls import ToolCall
@@ -357,13 +357,14 @@ JSON = st.recursive(
 )
 
 
+@settings(max_examples=500)
 @given(JSON | st.fixed_dictionaries({"choices": st.lists(JSON, max_size=2), "usage": JSON}))
 def test_any_answer_is_a_reply_or_malformed(value: Any) -> None:
     body = json.dumps(value).encode()
     try:
         assert isinstance(read_completion(body), ChatReply)
     except MalformedAnswer as error:
-        assert str(error).startswith("it")
+        assert str(error) and "\n" not in str(error)
     read_refused_request(400, body)
     assert "\n" not in error_words(body)
 
