@@ -246,6 +246,10 @@ async def _play_all(
     played: _Collector,
     stop: Stop,
 ) -> None:
+    if all(key in played.run.finished for key, _ in plan):  # no reason to load a model
+        for environment in environments:
+            played.report(environment.entry.id)
+        return
     with _on_signals(stop):
         async with _agents(played.agent) as make_agent:
             for environment in environments:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -353,6 +354,19 @@ def test_react_alone_has_one_trial_and_no_such_fault(counting_env: str, tmp_path
     assert not [fault for fault in candidate(tmp_path).faults if "told" in fault]
     system, user = server.requests[0]["messages"]
     assert "Thought:" in system["content"] and "Observation: count 0 of" in user["content"]
+
+
+def test_a_run_that_is_finished_opens_no_model(counting_env: str, tmp_path: Path) -> None:
+    with chat_server(calls) as server:
+        spec = model_agent("openai", ModelOptions("tiny", server.url))
+        first = run(spec, tmp_path)
+    assert isinstance(spec.make, ModelAgents)
+
+    def unwanted() -> Any:
+        pytest.fail("the model was opened")
+
+    again = replace(spec, make=replace(spec.make, connect=unwanted))
+    assert run(again, tmp_path).envs[ENV].success == first.envs[ENV].success
 
 
 # ------------------------------------------------------------------ prices
