@@ -1,0 +1,128 @@
+"""What every algorithm can be told, with one sentence of help for each setting.
+
+Defaults are the settings of the paper that an algorithm follows; each algorithm's own class
+states what differs. A preset is a named set of changes to those defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
+
+from agentgym_suite.errors import UsageError
+from agentgym_suite.trainers.losses import Aggregation, KlEstimator
+from agentgym_suite.trainers.ratios import RatioKind
+
+Preset = Mapping[str, Any]
+
+
+def setting(default: Any, help: str) -> Any:
+    """A dataclass field with its sentence of help."""
+    return field(default=default, metadata={"help": help})
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlgorithmConfig:
+    """Settings that every algorithm has.
+
+    Raises:
+        UsageError: a value outside its choices or range.
+    """
+
+    PRESETS: ClassVar[Mapping[str, Preset]] = {"paper": {}, "tiny": {}, "public_code": {}}
+
+    # rewards
+    reward_scale: float = setting(1.0, "every reward is multiplied by this")
+    invalid_penalty: float = setting(0.0, "taken off for an invalid action")
+    invalid_penalty_place: Literal["reward", "advantage"] = setting(
+        "reward", "where it is taken off: before returns, or after all normalisation"
+    )
+    gamma: float = setting(1.0, "discount of a step (of a token in token-level returns)")
+    lam: float = setting(1.0, "lambda of generalised advantage estimation")
+    bootstrap_truncated: bool = setting(
+        False, "take V after the last observation of a truncated trajectory instead of 0"
+    )
+
+    # ratio and clipping
+    ratio: RatioKind = setting("token", "how token log-ratios make an importance ratio")
+    ratio_alpha: float = setting(0.5, "exponent of ratio 'power': exp(sum z / L^alpha)")
+    clip_low: float = setting(0.2, "the ratio is clipped at 1 - clip_low")
+    clip_high: float = setting(0.2, "the ratio is clipped at 1 + clip_high")
+    dual_clip: float = setting(0.0, "bound c > 1 of the loss of negative advantages; 0 is off")
+    aggregation: Aggregation = setting("token-mean", "how token losses make one number")
+    dr_constant: float = setting(512.0, "tokens that 'dr-grpo' divides a row by")
+
+    # regularisation
+    kl_coef: float = setting(0.0, "weight of the divergence to the reference policy")
+    kl_estimator: KlEstimator = setting("k3", "estimator of that divergence on sampled tokens")
+    kl_place: Literal["loss", "reward"] = setting("loss", "a term of the loss, or of the reward")
+    entropy_coef: float = setting(0.0, "weight of the entropy bonus")
+
+    # regime
+    tasks: int = setting(16, "tasks of an iteration")
+    rollouts: int = setting(8, "trajectories of each task")
+    minibatch_unit: Literal["rows", "trajectories"] = setting(
+        "trajectories", "what an optimizer mini-batch is made of: single rows or whole trajectories"
+    )
+    minibatch_rows: int = setting(256, "rows of an optimizer mini-batch")
+    epochs: int = setting(1, "passes over an iteration's rows")
+    learning_rate: float = setting(1e-6, "of the policy")
+    critic_learning_rate: float = setting(1e-5, "of the critic, where there is one")
+    grad_clip: float = setting(1.0, "largest norm of the gradient")
+
+    def __post_init__(self) -> None:
+        for name, choices in _choices(type(self)).items():
+            value = getattr(self, name)
+            if value not in choices:
+                known = ", ".join(map(str, choices))
+                raise UsageError(f"{name} is {value!r}; use one of {known}")
+        for name, (low, high) in self._bounds().items():
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise UsageError(f"{name} is {value}; give a number from {low:g} to {high:g}")
+        if self.dual_clip and not self.dual_clip > 1.0:
+            raise UsageError(f"dual_clip is {self.dual_clip}; give a number above 1, or 0 for off")
+
+    def _bounds(self) -> dict[str, tuple[float, float]]:
+        """Least and largest value of each number; a subclass adds its own."""
+        inf = float("inf")
+        return {
+            "gamma": (0.0, 1.0),
+            "lam": (0.0, 1.0),
+            "ratio_alpha": (0.0, 1.0),
+            "clip_low": (0.0, 1.0),
+            "clip_high": (0.0, inf),
+            "dr_constant": (1.0, inf),
+            "invalid_penalty": (0.0, inf),
+            "kl_coef": (0.0, inf),
+            "entropy_coef": (0.0, inf),
+            "tasks": (1, inf),
+            "rollouts": (1, inf),
+            "minibatch_rows": (1, inf),
+            "epochs": (1, inf),
+        }
+
+    @classmethod
+    def preset(cls, name: str = "paper", **settings: Any) -> AlgorithmConfig:
+        """The settings of that name, changed by ``settings``.
+
+        Raises:
+            UsageError: no such preset or setting, or a value that cannot be.
+        """
+        if name not in cls.PRESETS:
+            raise UsageError(f"preset {name!r} does not exist; use {', '.join(cls.PRESETS)}")
+        known = {item.name for item in fields(cls)}
+        for key in settings:
+            if key not in known:
+                raise UsageError(f"setting {key!r} does not exist; use {', '.join(sorted(known))}")
+        return cls(**{**cls.PRESETS[name], **settings})
+
+
+def _choices(config: type[AlgorithmConfig]) -> dict[str, tuple[Any, ...]]:
+    """The allowed values of every setting that is a choice."""
+    return {
+        name: get_args(hint)
+        for name, hint in get_type_hints(config).items()
+        if get_origin(hint) is Literal
+    }
