@@ -103,7 +103,7 @@ def log_ratio(
 
 
 def importance_ratio(log_w: Tensor) -> Tensor:
-    """w = exp(log w) with log w clamped to ±20."""
+    """The ratio w = exp(log w), with log w clamped to ±20."""
     return torch.exp(log_w.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO))
 
 

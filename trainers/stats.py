@@ -166,14 +166,14 @@ def centred_by_group(
     groups: Sequence[Hashable],
     everyone: Sequence[tuple[Hashable, float]],
 ) -> list[float]:
-    """x - mean of its group; equal scores and a group of one give exactly 0.
+    """What is left of x without the mean of its group; equal scores and a group of one give exactly 0.
 
     Arguments as in ``group_normalised``.
     """
     means: dict[Hashable, float | None] = {}
     for group, values in _members(everyone).items():
-        mean = float(torch.tensor(values, dtype=torch.float64).mean())
-        means[group] = mean if values[0] < values[-1] else None
+        differ = values[0] < values[-1]
+        means[group] = float(torch.tensor(values, dtype=torch.float64).mean()) if differ else None
     return [
         0.0 if (mean := means[group]) is None else score - mean
         for score, group in zip(scores, groups, strict=True)
