@@ -83,7 +83,7 @@ def group_advantages(
 def leave_one_out_advantages(batch: StepBatch, rewards: Tensor, reducer: Reducer) -> Tensor:
     """RLOO: S minus the mean of the group's others, n/(n-1)·(S - mean); a group of one gives 0.
 
-    Source: arXiv 2402.14740, section 3.3.
+    Source: arXiv 2402.14740.
 
     Returns:
         float64 ``[N]``, the trajectory's on each of its rows.
@@ -152,7 +152,7 @@ def state_advantages(
 ) -> Tensor:
     """GiGPO's step term: returns-to-go compared among rows of a group in the same state.
 
-    Source: GiGPO (arXiv 2505.10978), eq. 6-7. Rows of one group with equal ``anchor`` are a
+    Source: GiGPO (arXiv 2505.10978). Rows of one group with equal ``anchor`` are a
     cluster; G minus the cluster's mean, divided by (std + eps). A cluster of one gives 0.
 
     Args:
@@ -185,9 +185,9 @@ def state_advantages(
 def uniform_groups(
     batch: StepBatch, rewards: Tensor, reducer: Reducer
 ) -> tuple[frozenset[str], frozenset[str]]:
-    """(groups whose scores are all equal, all groups); DAPO (arXiv 2503.14476) draws the first anew.
+    """Groups whose scores are all equal, and all groups.
 
-    A group of one is uniform.
+    DAPO (arXiv 2503.14476, section 3.2) draws the first anew. A group of one is uniform.
     """
     _, groups, scores = _scored(batch, rewards)
     members: dict[str, set[float]] = defaultdict(set)

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 from agentgym_suite.errors import UsageError
 from agentgym_suite.trainers.losses import Aggregation, KlEstimator
 from agentgym_suite.trainers.ratios import RatioKind
+from agentgym_suite.trainers.stats import Spread
 
 Preset = Mapping[str, Any]
 
@@ -47,10 +48,18 @@ class AlgorithmConfig:
     # ratio and clipping
     ratio: RatioKind = setting("token", "how token log-ratios make an importance ratio")
     ratio_alpha: float = setting(0.5, "exponent of ratio 'power': exp(sum z / L^alpha)")
+    mu_scope: Literal["minibatch", "microbatch", "fixed"] = setting(
+        "minibatch",
+        "over what the centre of ratio 'action_aware' is taken; 'microbatch' is inexact",
+    )
+    mu_fixed: float = setting(0.0, "the centre itself, for mu_scope 'fixed'")
     clip_low: float = setting(0.2, "the ratio is clipped at 1 - clip_low")
     clip_high: float = setting(0.2, "the ratio is clipped at 1 + clip_high")
     dual_clip: float = setting(0.0, "bound c > 1 of the loss of negative advantages; 0 is off")
     aggregation: Aggregation = setting("token-mean", "how token losses make one number")
+    mismatch_cap: float = setting(
+        0.0, "tokens weigh min(pi_old / pi_engine, this), against engine mismatch; 0 is off"
+    )
     dr_constant: float = setting(512.0, "tokens that 'dr-grpo' divides a row by")
 
     # regularisation
@@ -94,6 +103,7 @@ class AlgorithmConfig:
             "clip_low": (0.0, 1.0),
             "clip_high": (0.0, inf),
             "dr_constant": (1.0, inf),
+            "mismatch_cap": (0.0, inf),
             "invalid_penalty": (0.0, inf),
             "kl_coef": (0.0, inf),
             "entropy_coef": (0.0, inf),
@@ -117,6 +127,27 @@ class AlgorithmConfig:
             if key not in known:
                 raise UsageError(f"setting {key!r} does not exist; use {', '.join(sorted(known))}")
         return cls(**{**cls.PRESETS[name], **settings})
+
+
+@dataclass(frozen=True, kw_only=True)
+class CriticConfig(AlgorithmConfig):
+    """Settings of algorithms with a value network."""
+
+    value_clip: float = setting(0.5, "the value may move so far from its frozen self")
+
+    def _bounds(self) -> dict[str, tuple[float, float]]:
+        return {**super()._bounds(), "value_clip": (0.0, float("inf"))}
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupConfig(AlgorithmConfig):
+    """Settings of algorithms that compare the trajectories of one task."""
+
+    norm_by_std: bool = setting(True, "divide a group's scores by their deviation")
+    group_std: Spread = setting("unbiased", "denominator of that deviation")
+    group_eps: float = setting(1e-6, "added to that deviation; equal scores give 0")
+    filter_groups: bool = setting(False, "draw groups whose scores are all equal again")
+    filter_rounds: int = setting(10, "how often, at most; what was played for it counts")
 
 
 def _choices(config: type[AlgorithmConfig]) -> dict[str, tuple[Any, ...]]:

@@ -120,7 +120,7 @@ def full_divergence(
     """Divergence between two distributions over the vocabulary, to be differentiated directly.
 
     Reverse KL(student ‖ teacher), forward KL(teacher ‖ student), or their Jensen-Shannon
-    divergence with equal weights (arXiv 2306.13649, section 3). Give kept ids alone.
+    divergence with equal weights (arXiv 2306.13649). Give kept ids alone.
 
     Args:
         student_logits: ``[…, V]``; carries the gradient.

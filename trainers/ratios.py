@@ -123,8 +123,9 @@ def trajectory_sums(
     counts = mask.sum(1).tolist()
     sums: dict[str, tuple[float, float]] = {}
     for name, total, count in zip(trajectories, totals, counts, strict=True):
-        before = sums.get(name, (0.0, 0.0))
-        sums[name] = (before[0] + total, before[1] + count)
+        if count:
+            before = sums.get(name, (0.0, 0.0))
+            sums[name] = (before[0] + total, before[1] + count)
     return sums
 
 

@@ -18,6 +18,7 @@ from agentgym_suite.trainers.config import AlgorithmConfig
 from agentgym_suite.trainers.losses import sampled_kl
 
 Scope = Literal["trajectory", "row"]
+RowReward = Literal["step", "episode"]
 
 
 def discounted_returns(
@@ -43,7 +44,7 @@ def gae(
     """Generalised advantage estimation along one chain of steps, or of tokens.
 
     δ_k = ρ_k + γ V_{k+1} - V_k and A_k = δ_k + γλ A_{k+1}, backwards; ``bootstrap`` is the value
-    behind the end (0 when the chain is over). Source: arXiv 1506.02438, eq. 11-16; over actions:
+    behind the end (0 when the chain is over). Source: arXiv 1506.02438, eq. 16; over actions:
     CAPO (arXiv 2604.18401) and SAPO (arXiv 2608.19842).
     """
     result = [0.0] * len(rewards)
@@ -73,11 +74,19 @@ def row_rewards(batch: StepBatch, config: AlgorithmConfig) -> Tensor:
     return rewards.masked_fill(batch.is_pad, 0.0)
 
 
-def token_rewards(batch: StepBatch, config: AlgorithmConfig) -> Tensor:
+def token_rewards(
+    batch: StepBatch, config: AlgorithmConfig, row_reward: RowReward = "step"
+) -> Tensor:
     """ρ: the reward of a step on its last sampled token, divergence penalties on each token.
 
     A step in which nothing was sampled gives its reward to the token sampled before it in the
     trajectory; without one it has no action to credit.
+
+    Args:
+        batch: whole trajectories.
+        config: scale and penalties.
+        row_reward: ``step`` is r_t; ``episode`` gives every row the trajectory's whole sum, as
+            the PPO of verl-agent's code does.
 
     Returns:
         float64 ``[N, R]``; 0 outside the mask.
@@ -93,11 +102,13 @@ def token_rewards(batch: StepBatch, config: AlgorithmConfig) -> Tensor:
         rewards = rewards + penalties.sum(1)
     for chain in batch.trajectories():
         last: tuple[int, int] | None = None
+        whole = rewards[list(chain)].sum()
         for number in chain:
             columns = batch.response_mask[number].nonzero().flatten()
             if len(columns):
                 last = (number, int(columns[-1]))
-            if last is not None:
+                placed[last] += whole if row_reward == "episode" else rewards[number]
+            elif last is not None and row_reward == "step":
                 placed[last] += rewards[number]
     return placed
 

@@ -166,7 +166,7 @@ def centred_by_group(
     groups: Sequence[Hashable],
     everyone: Sequence[tuple[Hashable, float]],
 ) -> list[float]:
-    """What is left of x without the mean of its group; equal scores and a group of one give exactly 0.
+    """Scores less the mean of their group; equal scores and a group of one give exactly 0.
 
     Arguments as in ``group_normalised``.
     """

@@ -1,0 +1,85 @@
+"""``Distillation``: the student learns from a teacher on what the student itself sampled.
+
+Over the whole vocabulary the divergence is differentiated directly. On sampled tokens its gradient
+is a policy gradient with the advantage log π_T - log π_θ, a constant: differentiating the sampled
+difference itself has an expected gradient of 0. Source: on-policy distillation, arXiv 2306.13649.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal, TypeVar
+
+import torch
+from torch import Tensor
+
+from agentgym_suite.errors import UsageError
+from agentgym_suite.trainers.algorithm import Needs, PolicyOutputs, Sums
+from agentgym_suite.trainers.batch import StepBatch
+from agentgym_suite.trainers.config import AlgorithmConfig, setting
+from agentgym_suite.trainers.losses import clipped_surrogate, distillation_advantages
+from agentgym_suite.trainers.policy_gradient import (
+    Credit,
+    PolicyGradient,
+    Term,
+    scored_tokens,
+)
+from agentgym_suite.trainers.returns import required
+from agentgym_suite.trainers.stats import Reducer
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistillationConfig(AlgorithmConfig):
+    """Settings of distillation; the mean goes over tokens that the teacher scored."""
+
+    objective: Literal["full", "sampled"] = setting(
+        "full", "differentiate over the whole vocabulary, or a policy gradient on samples"
+    )
+    divergence: Literal["reverse_kl", "forward_kl", "jsd"] = setting(
+        "reverse_kl", "between student and teacher, for objective 'full'"
+    )
+
+
+Config = TypeVar("Config", bound=DistillationConfig)
+
+
+@dataclass(frozen=True)
+class Distillation(PolicyGradient[Config]):
+    """A loss towards the teacher in the place of the policy's; rewards are not used."""
+
+    teacher: Literal["privileged", "model"] = "privileged"
+
+    @property
+    def needs(self) -> Needs:
+        """A teacher, and its whole distribution for objective 'full'."""
+        config = self.config
+        wanted = config.divergence if config.objective == "full" else "none"
+        return replace(super().needs, teacher=self.teacher, divergence=wanted)
+
+    def credit(self, batch: StepBatch, reducer: Reducer) -> Credit:
+        """No advantage: the teacher is the only signal."""
+        scored = reducer.sum(scored_tokens(batch).sum().double().reshape(1))
+        total = reducer.sum(batch.response_mask.sum().double().reshape(1))
+        return Credit(
+            advantages=torch.zeros(len(batch), dtype=torch.float64),
+            metrics={"teacher/coverage": float(scored / total.clamp(min=1.0))},
+        )
+
+    def terms(
+        self, micro: StepBatch, outputs: PolicyOutputs, sums: Sums, ratio: Tensor
+    ) -> dict[str, Term]:
+        """Distillation in the place of the policy's term."""
+        terms = super().terms(micro, outputs, sums, ratio)
+        del terms["policy"]
+        scored = scored_tokens(micro)
+        if self.config.objective == "full":
+            if outputs.divergence is None:
+                raise UsageError(f"{self.name} needs outputs with divergence; give the teacher's")
+            losses = outputs.divergence
+        else:
+            teacher = required(micro, "teacher_logprobs")
+            advantages = distillation_advantages(outputs.logprobs, teacher, scored)
+            low, high = self.config.clip_low, self.config.clip_high
+            losses = -clipped_surrogate(ratio, advantages, low, high, self.config.dual_clip)
+        total = losses.masked_fill(~scored, 0.0).sum() / max(sums.teacher_tokens, 1.0)
+        return {"distillation": Term(1.0, total), **terms}

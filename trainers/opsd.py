@@ -1,0 +1,45 @@
+"""OPSD: on-policy self-distillation; the teacher is the same model with privileged information.
+
+The teacher's weights are those that sampled, without gradient; only its prompt knows more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+from agentgym_suite.trainers.algorithm import Needs
+from agentgym_suite.trainers.config import Preset, setting
+from agentgym_suite.trainers.distillation import Distillation, DistillationConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpsdConfig(DistillationConfig):
+    """Settings of OPSD."""
+
+    PRESETS: ClassVar[Mapping[str, Preset]] = {
+        "paper": {},
+        "tiny": {"objective": "sampled", "kl_coef": 0.01, "learning_rate": 3e-4},
+        "public_code": {},
+    }
+
+    pi_source: Literal["aligned", "generic_skill", "random_success", "nearest_success"] = setting(
+        "aligned", "where privileged information comes from"
+    )
+    pi_position: Literal["prefix", "user_turn"] = setting(
+        "prefix", "in front of the first prompt token, or in the last user message"
+    )
+    pi_tokens: int = setting(256, "token budget of the privileged text")
+
+
+@dataclass(frozen=True)
+class Opsd(Distillation[OpsdConfig]):
+    """OPSD as an ``Algorithm``."""
+
+    name: ClassVar[str] = "opsd"
+
+    @property
+    def needs(self) -> Needs:
+        """A teacher that is told something; what siblings did, unless the text is fixed."""
+        return replace(super().needs, group=self.config.pi_source != "generic_skill")
