@@ -92,10 +92,12 @@ def with_frozen_columns(batch: StepBatch, seed: int = 5) -> StepBatch:
         values = [draw(n, name, 1, 0.6)[0] for n in range(len(batch.rows))]
         return torch.tensor(values, dtype=torch.float64).masked_fill(batch.is_pad, 0.0)
 
+    untold = torch.tensor([not played.pi_text for played in batch.rows])
+    teacher = tokens("teacher", 0.3, -1.0)
     return batch.with_columns(
         old_logprobs=tokens("old", 0.3, -1.0),
         ref_logprobs=tokens("ref", 0.3, -1.0),
-        teacher_logprobs=tokens("teacher", 0.3, -1.0),
+        teacher_logprobs=teacher.masked_fill(untold.unsqueeze(1), float("nan")),
         token_values=tokens("values", 0.5),
         v_old=per_row("v"),
         q_old=per_row("q"),

@@ -1,0 +1,56 @@
+"""Every algorithm with the switches that change how its numbers are put together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+VARIANTS: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("capo", "capo", {"clip_low": 0.05, "clip_high": 0.05}),
+    ("capo-public", "capo", {"preset": "public_code", "clip_low": 0.02, "clip_high": 0.02}),
+    ("capo-token", "capo", {"ratio": "token", "clip_low": 0.1, "clip_high": 0.1}),
+    ("capo-product", "capo", {"ratio": "product", "clip_low": 0.1, "clip_high": 0.1}),
+    ("capo-power", "capo", {"ratio": "power", "ratio_alpha": 0.25, "clip_low": 0.1}),
+    ("capo-fixed", "capo", {"mu_scope": "fixed", "mu_fixed": 0.01, "clip_low": 0.1}),
+    ("capo-token-gae", "capo", {"credit": "token_gae", "clip_low": 0.05, "clip_high": 0.05}),
+    (
+        "capo-token-gae-token",
+        "capo",
+        {"credit": "token_gae", "ratio": "token", "clip_low": 0.05, "clip_high": 0.05},
+    ),
+    ("capo-raw", "capo", {"adv_whiten": "none", "clip_low": 0.05, "clip_high": 0.05}),
+    ("sapo_ar", "sapo_ar", {"r_max": 1.0}),
+    ("sapo_ar-tanh", "sapo_ar", {"r_max": 1.0, "readout": "tanh", "adv_std": "biased"}),
+    ("taspo", "taspo", {}),
+    ("taspo-public", "taspo", {"preset": "public_code"}),
+    ("taspo-token", "taspo", {"allocation": "token"}),
+    ("ppo", "ppo", {}),
+    ("ppo-public", "ppo", {"preset": "public_code"}),
+    ("ppo-kl-in-reward", "ppo", {"kl_place": "reward", "kl_coef": 0.1}),
+    ("reinforce_pp", "reinforce_pp", {}),
+    ("reinforce_pp-public", "reinforce_pp", {"preset": "public_code"}),
+    ("reinforce_pp_baseline", "reinforce_pp_baseline", {}),
+    ("reinforce_pp_baseline-score", "reinforce_pp_baseline", {"returns": "score"}),
+    ("grpo", "grpo", {}),
+    ("grpo-tiny", "grpo", {"preset": "tiny"}),
+    ("grpo-dr", "grpo", {"norm_by_std": False, "aggregation": "dr-grpo"}),
+    ("grpo-sum", "grpo", {"aggregation": "seq-mean-token-sum", "mismatch_cap": 2.0}),
+    ("grpo-entropy", "grpo", {"preset": "public_code", "kl_estimator": "k2"}),
+    ("rloo", "rloo", {}),
+    ("gspo", "gspo", {"clip_low": 0.02, "clip_high": 0.02}),
+    (
+        "gspo-trajectory",
+        "gspo",
+        {"gspo_scope": "trajectory", "ratio": "trajectory", "clip_low": 0.02, "clip_high": 0.02},
+    ),
+    ("gigpo", "gigpo", {}),
+    ("gigpo-public", "gigpo", {"preset": "public_code"}),
+    ("gigpo-similar", "gigpo", {"similarity": 0.6, "norm_by_std": False}),
+    ("turn_ppo", "turn_ppo", {}),
+    ("st_ppo", "st_ppo", {"clip_low": 0.01, "clip_high": 0.01}),
+    ("st_ppo-off", "st_ppo", {"clip_bias_correction": False}),
+    ("dapo", "dapo", {}),
+    ("opsd", "opsd", {}),
+    ("opsd-sampled", "opsd", {"preset": "tiny"}),
+    ("opd", "opd", {}),
+    ("grpo_opsd", "grpo_opsd", {}),
+)
