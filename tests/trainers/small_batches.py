@@ -93,11 +93,12 @@ def with_frozen_columns(batch: StepBatch, seed: int = 5) -> StepBatch:
         return torch.tensor(values, dtype=torch.float64).masked_fill(batch.is_pad, 0.0)
 
     untold = torch.tensor([not played.pi_text for played in batch.rows])
+    unscored = untold.unsqueeze(1) & (tokens("old", 0.3, -1.0) != 0)
     teacher = tokens("teacher", 0.3, -1.0)
     return batch.with_columns(
         old_logprobs=tokens("old", 0.3, -1.0),
         ref_logprobs=tokens("ref", 0.3, -1.0),
-        teacher_logprobs=teacher.masked_fill(untold.unsqueeze(1), float("nan")),
+        teacher_logprobs=teacher.masked_fill(unscored, float("nan")),
         token_values=tokens("values", 0.5),
         v_old=per_row("v"),
         q_old=per_row("q"),
