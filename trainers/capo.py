@@ -14,13 +14,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
-from agentgym_suite.trainers.algorithm import Needs
+from agentgym_suite.trainers.algorithm import Needs, PolicyOutputs, Sums
 from agentgym_suite.trainers.batch import StepBatch
 from agentgym_suite.trainers.config import CriticConfig, Preset, setting
 from agentgym_suite.trainers.critic import explained_variance
+from agentgym_suite.trainers.length_metrics import length_metrics
 from agentgym_suite.trainers.losses import Aggregation
 from agentgym_suite.trainers.policy_gradient import Credit, PolicyGradient
-from agentgym_suite.trainers.ratios import RatioKind
+from agentgym_suite.trainers.ratios import RatioKind, mean_log_ratio
 from agentgym_suite.trainers.returns import (
     required,
     row_rewards,
@@ -111,4 +112,21 @@ class Capo(PolicyGradient[CapoConfig]):
             advantages=advantages,
             values=targets,
             metrics={"value/explained_variance": explained},
+        )
+
+    def extra_metrics(
+        self, micro: StepBatch, outputs: PolicyOutputs, sums: Sums
+    ) -> dict[str, float]:
+        """How ratios behave by length of the action; around 0 where no centre was measured."""
+        config = self.config
+        ratio = self.ratio(micro, outputs, sums)
+        return length_metrics(
+            self.z(micro, outputs),
+            micro.response_mask,
+            ratio,
+            self.advantages(micro).to(ratio.dtype),
+            mu=mean_log_ratio(sums.log_ratio, sums.tokens),
+            low=config.clip_low,
+            high=config.clip_high,
+            actions=sums.actions,
         )

@@ -7,20 +7,25 @@ the whole trajectory.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from agentgym_suite.errors import UsageError
-from agentgym_suite.trainers.algorithm import Sums
+from agentgym_suite.trainers.algorithm import Needs, PolicyOutputs, Sums
 from agentgym_suite.trainers.batch import StepBatch
 from agentgym_suite.trainers.config import GroupConfig, Preset, setting
 from agentgym_suite.trainers.group_relative import GroupRelative
 from agentgym_suite.trainers.losses import Aggregation
 from agentgym_suite.trainers.policy_gradient import Credit
-from agentgym_suite.trainers.ratios import RatioKind
+from agentgym_suite.trainers.ratios import (
+    RatioKind,
+    importance_ratio,
+    trajectory_log_ratio,
+    trajectory_sums,
+)
 from agentgym_suite.trainers.stats import Reducer
 
 
@@ -48,10 +53,10 @@ class GspoConfig(GroupConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.gspo_scope == "trajectory" and self.ratio != "trajectory":
+        if self.gspo_scope == "trajectory" and self.mismatch_cap:
             raise UsageError(
-                f"gspo_scope 'trajectory' has its own ratio, not {self.ratio!r}; "
-                "set ratio='trajectory' too"
+                f"mismatch_cap is {self.mismatch_cap}; a ratio of a whole trajectory has no "
+                "weights of tokens, set it to 0"
             )
 
 
@@ -65,12 +70,36 @@ class Gspo(GroupRelative[GspoConfig]):
         """(S - mean) / (std + 1e-6) of the group."""
         return Credit(advantages=self.outcome(batch, reducer))
 
+    @property
+    def needs(self) -> Needs:
+        """The trajectories' sums of log-ratios, where these are the sequences."""
+        whole = self.config.gspo_scope == "trajectory"
+        return replace(super().needs, log_ratio_pass=whole or super().needs.log_ratio_pass)
+
+    def measure(self, micro: StepBatch, outputs: PolicyOutputs) -> Sums:
+        """Sums of log-ratios, also of each trajectory."""
+        z = self.z(micro, outputs)
+        by_trajectory = trajectory_sums(z, micro.response_mask, _names(micro))
+        return replace(super().measure(micro, outputs), by_trajectory=by_trajectory)
+
+    def ratio(self, micro: StepBatch, outputs: PolicyOutputs, sums: Sums) -> Tensor:
+        """One ratio a row, or the one of its trajectory."""
+        if self.config.gspo_scope == "row":
+            return super().ratio(micro, outputs, sums)
+        z = self.z(micro, outputs)
+        return importance_ratio(
+            trajectory_log_ratio(z, micro.response_mask, _names(micro), sums.by_trajectory)
+        )
+
     def policy_term(self, micro: StepBatch, ratio: Tensor, sums: Sums) -> Tensor:
         """Mean over rows, or over trajectories of which a row is its share of tokens."""
         if self.config.gspo_scope == "row":
             return super().policy_term(micro, ratio, sums)
         surrogate = self.surrogate(micro, ratio).squeeze(1)
-        known = [sums.by_trajectory.get(row.trajectory_id, (0.0, 0.0)) for row in micro.rows]
-        tokens = torch.tensor([max(count, 1.0) for _, count in known]).to(surrogate)
-        shares = micro.lengths.to(surrogate.dtype) / tokens
+        counts = [sums.by_trajectory.get(name, (0.0, 1.0))[1] for name in _names(micro)]
+        shares = micro.lengths.to(surrogate) / torch.tensor(counts).to(surrogate)
         return -(surrogate * shares).sum() / max(len(sums.by_trajectory), 1)
+
+
+def _names(micro: StepBatch) -> list[str]:
+    return [row.trajectory_id for row in micro.rows]

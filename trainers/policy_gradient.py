@@ -32,8 +32,6 @@ from agentgym_suite.trainers.ratios import (
     mean_log_ratio,
     out_of_range,
     token_log_ratios,
-    trajectory_means,
-    trajectory_sums,
 )
 from agentgym_suite.trainers.returns import invalid_rows, over_tokens, required, token_means
 from agentgym_suite.trainers.stats import Reducer, mean_and_spread
@@ -81,8 +79,7 @@ class PolicyGradient(Generic[Config]):
             reference=config.kl_coef > 0,
             entropy=config.entropy_coef > 0,
             bootstrap=config.bootstrap_truncated,
-            log_ratio_pass=config.ratio == "trajectory"
-            or (config.ratio == "action_aware" and config.mu_scope == "minibatch"),
+            log_ratio_pass=config.ratio == "action_aware" and config.mu_scope == "minibatch",
         )
 
     @property
@@ -110,6 +107,7 @@ class PolicyGradient(Generic[Config]):
         if config.invalid_penalty and config.invalid_penalty_place == "advantage":
             penalties = config.invalid_penalty * invalid_rows(batch)
             advantages = advantages - over_tokens(penalties, mask)
+        _check_finite(batch, advantages)
         weights = torch.ones(len(batch), dtype=torch.float64)
         if config.aggregation == "traj-nested":
             weights = self._nested_weights(batch, reducer)
@@ -152,13 +150,7 @@ class PolicyGradient(Generic[Config]):
 
     def measure(self, micro: StepBatch, outputs: PolicyOutputs) -> Sums:
         """Sums of log-ratios, detached; see ``Algorithm.measure``."""
-        z = self._z(micro, outputs).detach()
-        names = [row.trajectory_id for row in micro.rows]
-        nested = self.config.ratio == "trajectory"
-        return Sums(
-            log_ratio=float(z.double().sum()),
-            by_trajectory=trajectory_sums(z, micro.response_mask, names) if nested else {},
-        )
+        return Sums(log_ratio=float(self.z(micro, outputs).detach().double().sum()))
 
     # once a micro-batch
 
@@ -170,7 +162,7 @@ class PolicyGradient(Generic[Config]):
         metrics = {f"loss/{name}": term.value.item() for name, term in terms.items()}
         with torch.no_grad():
             metrics |= self._clip_metrics(micro, ratio, sums)
-            z = self._z(micro, outputs)
+            z = self.z(micro, outputs)
             metrics["kl/old"] = -float(z.sum()) / max(sums.tokens, 1.0)
             if micro.ref_logprobs is not None:
                 for kind in ("k1", "k3"):
@@ -218,7 +210,7 @@ class PolicyGradient(Generic[Config]):
 
     def surrogate(self, micro: StepBatch, ratio: Tensor) -> Tensor:
         """The clipped surrogate of tokens ``[n, R]``, or of actions ``[n, 1]``."""
-        config, advantages = self.config, self._advantages(micro)
+        config, advantages = self.config, self.advantages(micro)
         return clipped_surrogate(
             ratio, advantages, config.clip_low, config.clip_high, config.dual_clip
         )
@@ -227,7 +219,7 @@ class PolicyGradient(Generic[Config]):
         """Aggregate of w·A minus the clipped surrogate; see ``Algorithm.clip_bias``."""
         config = self.config
         ratio = self.ratio(micro, outputs, sums)
-        away = clipped_away(ratio, self._advantages(micro), config.clip_low, config.clip_high)
+        away = clipped_away(ratio, self.advantages(micro), config.clip_low, config.clip_high)
         return self.aggregated(self._weighted(away, micro), micro, sums)
 
     def critic_loss(self, micro: StepBatch, values: Tensor, sums: Sums) -> Loss:
@@ -239,18 +231,14 @@ class PolicyGradient(Generic[Config]):
     def ratio(self, micro: StepBatch, outputs: PolicyOutputs, sums: Sums) -> Tensor:
         """The importance ratio, ``[n, R]`` of tokens or ``[n, 1]`` of actions."""
         config, mask = self.config, micro.response_mask
-        z = self._z(micro, outputs)
+        z = self.z(micro, outputs)
         mu = mean_log_ratio(sums.log_ratio, sums.tokens)
         if config.mu_scope == "fixed":
             mu = config.mu_fixed
         elif config.mu_scope == "microbatch":
             mu = mean_log_ratio(float(z.detach().double().sum()), float(mask.sum()))
-        means = None
-        if config.ratio == "trajectory":
-            names = [row.trajectory_id for row in micro.rows]
-            means = trajectory_means(sums.by_trajectory, names).to(z.device)
-        kind, alpha = config.ratio, config.ratio_alpha
-        return importance_ratio(log_ratio(z, mask, kind, mu=mu, alpha=alpha, trajectory_mean=means))
+        log_w = log_ratio(z, mask, config.ratio, mu=mu, alpha=config.ratio_alpha)
+        return importance_ratio(log_w)
 
     def aggregated(self, values: Tensor, micro: StepBatch, sums: Sums) -> Tensor:
         """This micro-batch's share of the aggregate of ``values`` over sampled tokens."""
@@ -264,11 +252,12 @@ class PolicyGradient(Generic[Config]):
             row_weights=_targets(micro).row_weights,
         )
 
-    def _z(self, micro: StepBatch, outputs: PolicyOutputs) -> Tensor:
+    def z(self, micro: StepBatch, outputs: PolicyOutputs) -> Tensor:
+        """Log-ratio of each sampled token, ``[n, R]``."""
         old = required(micro, "old_logprobs")
         return token_log_ratios(outputs.logprobs, old, micro.response_mask)
 
-    def _advantages(self, micro: StepBatch) -> Tensor:
+    def advantages(self, micro: StepBatch) -> Tensor:
         """``[n, R]``, or the token mean of each action ``[n, 1]`` where ratios are of actions."""
         advantages = _targets(micro).advantages
         if self.one_ratio_an_action:
@@ -285,7 +274,7 @@ class PolicyGradient(Generic[Config]):
 
     def _clip_metrics(self, micro: StepBatch, ratio: Tensor, sums: Sums) -> dict[str, float]:
         config, mask = self.config, micro.response_mask
-        advantages = self._advantages(micro).to(ratio.dtype)
+        advantages = self.advantages(micro).to(ratio.dtype)
         outside = out_of_range(ratio, config.clip_low, config.clip_high)
         active = clip_active(ratio, advantages, config.clip_low, config.clip_high)
         if self.one_ratio_an_action:
@@ -309,6 +298,16 @@ def _targets(micro: StepBatch) -> Targets:
     if micro.targets is None:
         raise UsageError("the batch has no targets; prepare it before taking a loss")
     return micro.targets
+
+
+def _check_finite(batch: StepBatch, advantages: Tensor) -> None:
+    broken = (~torch.isfinite(advantages)).any(1).nonzero().flatten().tolist()
+    if broken:
+        row = batch.rows[broken[0]]
+        raise UsageError(
+            f"the advantage of row {broken[0]} (trajectory {row.trajectory_id!r}, step "
+            f"{row.step_index}) is not finite; look at the batch's frozen values and log-ratios"
+        )
 
 
 def _mismatch(batch: StepBatch, reducer: Reducer) -> dict[str, float]:

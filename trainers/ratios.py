@@ -14,7 +14,7 @@ from torch import Tensor
 
 from agentgym_suite.errors import UsageError
 
-RatioKind = Literal["token", "product", "mean", "sqrt", "power", "action_aware", "trajectory"]
+RatioKind = Literal["token", "product", "mean", "sqrt", "power", "action_aware"]
 MAX_LOG_RATIO = 20.0
 
 
@@ -41,7 +41,6 @@ def log_ratio(
     *,
     mu: float = 0.0,
     alpha: float = 0.5,
-    trajectory_mean: Tensor | None = None,
 ) -> Tensor:
     """Log of the importance ratio, not yet clamped.
 
@@ -56,7 +55,6 @@ def log_ratio(
     sqrt          S / √L                         CAPO (arXiv 2604.18401), ablation
     power         S / L^alpha                    the family of CAPO's ablation
     action_aware  μ(1 - √L) + S / √L             CAPO (arXiv 2604.18401)
-    trajectory    mean of z over the trajectory  GSPO read over a whole trajectory
     ============= ============================== =========================================
 
     ``mu`` is a constant: the derivative of ``action_aware`` by z_i is exactly 1/√L. At z = 0
@@ -68,14 +66,12 @@ def log_ratio(
         kind: a row of the table.
         mu: mean of z over all tokens of the mini-batch (``action_aware``).
         alpha: exponent of ``power``.
-        trajectory_mean: mean of z over each row's trajectory ``[n]`` (``trajectory``); its value
-            is taken from here and its gradient from the row's own tokens.
 
     Returns:
         ``[n, R]`` for ``token``, else ``[n, 1]``; 0 in rows without tokens.
 
     Raises:
-        UsageError: no such kind, or ``trajectory`` without the means.
+        UsageError: no such kind.
     """
     if kind == "token":
         return z
@@ -94,11 +90,6 @@ def log_ratio(
         case "action_aware":
             log_w = mu * (1.0 - lengths.sqrt()) + total / lengths.sqrt()
             return torch.where(counts > 0, log_w, torch.zeros_like(log_w))
-        case "trajectory":
-            if trajectory_mean is None:
-                raise UsageError("ratio 'trajectory' needs the means of trajectories; pass them")
-            own = total / lengths
-            return trajectory_mean.to(z.dtype).unsqueeze(1) + own - own.detach()
     raise UsageError(f"ratio {kind!r} does not exist; use {', '.join(get_args(RatioKind))}")
 
 
@@ -129,12 +120,29 @@ def trajectory_sums(
     return sums
 
 
-def trajectory_means(
-    sums: Mapping[str, tuple[float, float]], trajectories: Sequence[str]
+def trajectory_log_ratio(
+    z: Tensor,
+    mask: Tensor,
+    trajectories: Sequence[str],
+    sums: Mapping[str, tuple[float, float]],
 ) -> Tensor:
-    """Mean of z over each row's trajectory, float64 ``[n]``; 0 for a row that is in none."""
+    """Mean of z over each row's whole trajectory, of which other rows may lie elsewhere.
+
+    The value is that of ``sums``, the gradient comes from the row's own tokens: weighted by the
+    row's share of the trajectory's tokens, the rows' gradients add up to the trajectory's.
+
+    Args:
+        z: ``[n, R]`` from ``token_log_ratios``.
+        mask: bool ``[n, R]``.
+        trajectories: the trajectory of each row.
+        sums: Σ z and number of tokens of each, over the mini-batch and all ranks.
+
+    Returns:
+        ``[n, 1]``; 0 for a row that is in no trajectory.
+    """
     means = [mean_log_ratio(*sums.get(name, (0.0, 0.0))) for name in trajectories]
-    return torch.tensor(means, dtype=torch.float64)
+    own = z.sum(1, keepdim=True) / mask.sum(1, keepdim=True).clamp(min=1)
+    return torch.tensor(means, dtype=torch.float64).to(z).unsqueeze(1) + own - own.detach()
 
 
 def out_of_range(ratio: Tensor, low: float, high: float) -> Tensor:

@@ -65,7 +65,7 @@ def test_the_policy_loss(name: str, settings: dict[str, Any]) -> None:
     theta = start()
     constants = sums_of(algorithm, [batch], theta, OneRank())
     # a centre is a constant of the loss; a trajectory's own mean is not
-    moving = algorithm.config.ratio == "trajectory"
+    moving = settings.get("gspo_scope") == "trajectory"
 
     def value(at: Tensor) -> Tensor:
         sums = sums_of(algorithm, [batch], at, OneRank()) if moving else constants

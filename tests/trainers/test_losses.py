@@ -164,8 +164,6 @@ def test_names_that_do_not_exist_are_refused() -> None:
         log_ratio(one, mask, wrong)
     with pytest.raises(UsageError, match="'traj-nested' needs row weights"):
         aggregate(one, mask, "traj-nested", tokens=1, rows=1)
-    with pytest.raises(UsageError, match="'trajectory' needs the means"):
-        log_ratio(one, mask, "trajectory")
 
 
 def test_a_mini_batch_without_tokens_aggregates_to_nothing() -> None:

@@ -75,7 +75,7 @@ def test_unknown_presets_and_settings_are_refused(name: str) -> None:
         ("taspo", {"pi_source": "oracle"}, "pi_source is 'oracle'"),
         ("sapo_ar", {"r_max": 0.0}, "r_max is 0.0"),
         ("sapo_ar", {"readout": "sigmoid"}, "readout is 'sigmoid'"),
-        ("gspo", {"gspo_scope": "trajectory"}, "set ratio='trajectory' too"),
+        ("gspo", {"gspo_scope": "trajectory", "mismatch_cap": 2.0}, "mismatch_cap is 2.0"),
     ],
 )
 def test_values_that_cannot_be_are_refused(
@@ -110,6 +110,7 @@ def test_switches_change_what_is_needed() -> None:
     assert make_algorithm("capo", credit="token_gae").needs.critic == "token"
     assert not make_algorithm("capo", mu_scope="microbatch").needs.log_ratio_pass
     assert not make_algorithm("capo", kl_coef=0.0).needs.reference
+    assert make_algorithm("gspo", gspo_scope="trajectory").needs.log_ratio_pass
     assert make_algorithm("capo", bootstrap_truncated=True).needs.bootstrap
     assert make_algorithm("dapo", filter_groups=True).needs.resample_uniform_groups == 10
     assert make_algorithm("taspo", pi_source="none").needs.teacher == "none"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -11,9 +13,11 @@ from agentgym_suite.trainers.advantages import (
     leave_one_out_advantages,
     state_advantages,
 )
+from agentgym_suite.trainers.algorithm import PolicyOutputs
 from agentgym_suite.trainers.batch import collate
 from agentgym_suite.trainers.config import AlgorithmConfig
 from agentgym_suite.trainers.credit import CreditSettings, turn_weights
+from agentgym_suite.trainers.length_metrics import length_metrics
 from agentgym_suite.trainers.losses import aggregate, clipped_surrogate, gated_distillation
 from agentgym_suite.trainers.ratios import importance_ratio, log_ratio, mean_log_ratio
 from agentgym_suite.trainers.registry import make_algorithm
@@ -209,3 +213,49 @@ def test_the_nested_mean_is_one_over_trajectories(steps: tuple[int, int]) -> Non
     means = [x[n][batch.response_mask[n]].mean().item() for n in range(len(rows))]
     by_trajectory = [sum(means[n] for n in chain) / len(chain) for chain in batch.trajectories()]
     assert float(value) == pytest.approx(sum(by_trajectory) / len(by_trajectory))
+
+
+def test_ppo_as_the_public_code_has_it_gives_every_row_the_whole_episode() -> None:
+    rows = [row("g/0", 0, 2, 2, reward=0.25), row("g/0", 1, 2, 1, reward=0.75)]
+    values = torch.tensor([[0.2, 0.3], [0.5, 0.0]], dtype=torch.float64)
+    batch = collate(rows).with_columns(token_values=values)
+    algorithm = make_algorithm("ppo", "public_code", adv_whiten="none", kl_coef=0.0)
+    targets = algorithm.prepare(batch, ALONE).batch.targets
+    assert targets is not None and targets.values is not None
+    assert targets.advantages[batch.response_mask].tolist() == pytest.approx([0.8, 0.7, 0.5])
+    assert targets.values.tolist() == [[1.0, 1.0], [1.0, 0.0]]
+
+
+def test_a_whole_trajectory_has_one_ratio_in_gspos_other_reading() -> None:
+    rows = [row("g/0", 0, 2, 2), row("g/0", 1, 2, 1, reward=1.0), row("g/1", 0, 1, 1)]
+    z = torch.tensor([[0.01, 0.02], [0.06, 0.0], [0.05, 0.0]], dtype=torch.float64)
+    old = torch.zeros_like(z)
+    batch = collate(rows).with_columns(old_logprobs=old)
+    algorithm = make_algorithm(
+        "gspo", gspo_scope="trajectory", kl_coef=0.0, clip_low=0.2, clip_high=0.2
+    )
+    ready = algorithm.prepare(batch, ALONE).batch
+    logprobs = z.clone().requires_grad_()
+    outputs = PolicyOutputs(logprobs=logprobs)
+    sums = algorithm.count(ready) + algorithm.measure(ready, outputs)
+    loss = algorithm.loss(ready, outputs, sums).total
+    a = math.sqrt(0.5) / (1 + 1e-6 / math.sqrt(0.5)) * 1.0
+    one, other = math.exp(0.03), math.exp(0.05)
+    assert loss.item() == pytest.approx(-(one * a - other * a) / 2, abs=1e-12)
+    (gradient,) = torch.autograd.grad(loss, logprobs)
+    wanted = [[-one * a / 6, -one * a / 6], [-one * a / 6, 0.0], [other * a / 2, 0.0]]
+    torch.testing.assert_close(gradient, torch.tensor(wanted, dtype=torch.float64))
+
+
+def test_ratios_by_length() -> None:
+    z = padded([[0.1], [0.2, -0.1, 0.3, 0.2]])
+    mask = mask_of([[0.1], [0.2, -0.1, 0.3, 0.2]])
+    ratio = torch.tensor([[1.5], [1.05]], dtype=torch.float64)
+    adv = torch.tensor([[1.0], [1.0]], dtype=torch.float64)
+    found = length_metrics(z, mask, ratio, adv, mu=0.1, low=0.2, high=0.2, actions=4.0)
+    assert found["length/1+/share"] == found["length/4+/share"] == 0.25
+    assert found["length/1+/square"] == pytest.approx(0.0)
+    assert found["length/4+/square"] == pytest.approx((0.6 - 0.4) ** 2 / 4)
+    assert found["length/1+/active"] == found["length/1+/out_of_range"] == 0.25
+    assert found["length/4+/active"] == 0.0
+    assert not any(value for name, value in found.items() if name.startswith("length/16"))

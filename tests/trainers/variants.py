@@ -40,7 +40,7 @@ VARIANTS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     (
         "gspo-trajectory",
         "gspo",
-        {"gspo_scope": "trajectory", "ratio": "trajectory", "clip_low": 0.02, "clip_high": 0.02},
+        {"gspo_scope": "trajectory", "clip_low": 0.02, "clip_high": 0.02},
     ),
     ("gigpo", "gigpo", {}),
     ("gigpo-public", "gigpo", {"preset": "public_code"}),
