@@ -1,4 +1,6 @@
-"""Write what is generated: the command line's page, environments' references, the schemas.
+"""Write what is generated: the command line's page, references of environments and algorithms.
+
+The published schemas, too.
 
 An environment's page begins with what people wrote, up to ``## Reference``; that and all below it
 is made here of the class's docstring.
@@ -10,8 +12,11 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import sys
 from collections.abc import Iterator
+from dataclasses import Field, fields
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 
@@ -20,6 +25,8 @@ from agentgym_suite.cli import build_parser
 from agentgym_suite.evaluation.schema import published_schemas
 from agentgym_suite.importers import IMPORTERS
 from agentgym_suite.registry import ENVIRONMENTS
+from agentgym_suite.trainers.config import AlgorithmConfig
+from agentgym_suite.trainers.registry import ALGORITHMS, AlgoSpec
 
 DOCS = Path(__file__).parent
 REFERENCE = "## Reference\n"
@@ -34,6 +41,9 @@ def pages() -> dict[Path, str]:
         guide, mark, _ = text.partition(REFERENCE)
         guide = guide if mark else f"# {environment.id}\n\n"
         written[page] = guide + reference(environment.id)
+    page = DOCS / "algorithms.md"
+    guide, _, _ = page.read_text(encoding="utf-8").partition(REFERENCE)
+    written[page] = guide + algorithms()
     return written
 
 
@@ -43,6 +53,48 @@ def reference(env_id: str) -> str:
     documentation = inspect.cleandoc(type(game).__doc__ or "")
     origin = f"made by `make docs` from the docstring of {type(game).__name__}"
     return f"{REFERENCE}\n<!-- {origin} -->\n\n```text\n{documentation}\n```\n"
+
+
+def algorithms() -> str:
+    """Every algorithm with its source and its settings, as the last part of their page."""
+    lines = [
+        f"{REFERENCE}\n<!-- made by `make docs` from the registry of algorithms -->\n",
+        "| name | | advantage | ratio | source |\n|---|---|---|---|---|",
+    ]
+    for spec in ALGORITHMS.values():
+        cells = (f"`{spec.name}`", spec.title, spec.advantage, spec.ratio, spec.source)
+        lines.append(f"| {' | '.join(cells)} |")
+    lines.append("\n### Settings of every algorithm\n\n| setting | default | |\n|---|---|---|")
+    lines += [f"| `{f.name}` | {shown(f.default)} | {f.metadata['help']} |" for f in COMMON]
+    return "\n".join([*lines, *(algorithm(spec) for spec in ALGORITHMS.values())]) + "\n"
+
+
+COMMON = fields(AlgorithmConfig)
+
+
+def algorithm(spec: AlgoSpec) -> str:
+    """One algorithm: its file's words, and the settings in which it differs."""
+    presets = {name: spec.config.preset(name) for name in spec.config.PRESETS}
+    head = ["setting", *presets, ""]
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for item in fields(spec.config):
+        values = [getattr(preset, item.name) for preset in presets.values()]
+        if not is_common(item, values):
+            cells = [f"`{item.name}`", *map(shown, values), item.metadata["help"]]
+            lines.append(f"| {' | '.join(cells)} |")
+    words = inspect.cleandoc(sys.modules[spec.algorithm.__module__].__doc__ or "")
+    table = "\n".join(lines)
+    return f"\n### `{spec.name}`\n\n```text\n{words}\n```\n\n{table}"
+
+
+def is_common(item: Field[Any], values: list[Any]) -> bool:
+    """Whether every preset leaves a setting as every algorithm has it."""
+    return any(item.name == f.name and {f.default} == set(values) for f in COMMON)
+
+
+def shown(value: Any) -> str:
+    """A value as it is written in a settings file."""
+    return f"`{value}`" if value != "" else "none"
 
 
 def command_line() -> str:
