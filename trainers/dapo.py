@@ -23,7 +23,11 @@ class DapoConfig(GroupConfig):
 
     PRESETS: ClassVar[Mapping[str, Preset]] = {
         "paper": {},
-        "tiny": {"learning_rate": 3e-4},
+        "tiny": {
+            "learning_rate": 3e-4,
+            "invalid_penalty": 0.02,
+            "invalid_penalty_place": "advantage",
+        },
         "public_code": {"filter_groups": True},
     }
 

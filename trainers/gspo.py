@@ -40,6 +40,8 @@ class GspoConfig(GroupConfig):
             "clip_high": 0.05,
             "kl_coef": 0.01,
             "learning_rate": 3e-4,
+            "invalid_penalty": 0.02,
+            "invalid_penalty_place": "advantage",
         },
         "public_code": {"dual_clip": 10.0},
     }

@@ -30,7 +30,12 @@ class ReinforcePpBaselineConfig(GroupConfig):
 
     PRESETS: ClassVar[Mapping[str, Preset]] = {
         "paper": {"returns": "discounted_tokens", "gamma": 0.99},
-        "tiny": {"kl_coef": 0.01, "learning_rate": 3e-4},
+        "tiny": {
+            "kl_coef": 0.01,
+            "learning_rate": 3e-4,
+            "invalid_penalty": 0.02,
+            "invalid_penalty_place": "advantage",
+        },
         "public_code": {},
     }
 

@@ -24,7 +24,12 @@ class RlooConfig(GroupConfig):
 
     PRESETS: ClassVar[Mapping[str, Preset]] = {
         "paper": {},
-        "tiny": {"kl_coef": 0.01, "learning_rate": 3e-4},
+        "tiny": {
+            "kl_coef": 0.01,
+            "learning_rate": 3e-4,
+            "invalid_penalty": 0.02,
+            "invalid_penalty_place": "advantage",
+        },
         "public_code": {},
     }
 

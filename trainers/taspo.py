@@ -41,7 +41,13 @@ class TaspoConfig(GroupConfig):
 
     PRESETS: ClassVar[Mapping[str, Preset]] = {
         "paper": {},
-        "tiny": {"kl_coef": 0.01, "entropy_coef": 0.0, "learning_rate": 3e-4},
+        "tiny": {
+            "kl_coef": 0.01,
+            "entropy_coef": 0.0,
+            "learning_rate": 3e-4,
+            "invalid_penalty": 0.02,
+            "invalid_penalty_place": "advantage",
+        },
         "public_code": {
             "clip": None,
             "strict_all_turns": True,
