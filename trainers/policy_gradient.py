@@ -253,8 +253,21 @@ class PolicyGradient(Generic[Config]):
         )
 
     def z(self, micro: StepBatch, outputs: PolicyOutputs) -> Tensor:
-        """Log-ratio of each sampled token, ``[n, R]``."""
-        old = required(micro, "old_logprobs")
+        """Log-ratio of each sampled token, ``[n, R]``.
+
+        Raises:
+            UsageError: log-probabilities of another shape, or narrower than float32.
+        """
+        old, said = required(micro, "old_logprobs"), outputs.logprobs
+        if said.shape != micro.response_mask.shape:
+            raise UsageError(
+                f"log-probabilities have shape {tuple(said.shape)}; the micro-batch needs "
+                f"{tuple(micro.response_mask.shape)}"
+            )
+        if said.dtype not in (torch.float32, torch.float64):
+            raise UsageError(
+                f"log-probabilities are {said.dtype}; take the log-softmax in float32 or wider"
+            )
         return token_log_ratios(outputs.logprobs, old, micro.response_mask)
 
     def advantages(self, micro: StepBatch) -> Tensor:

@@ -451,6 +451,18 @@ def test_a_frozen_value_that_is_not_finite_is_named_before_it_spreads() -> None:
         make_algorithm("capo", adv_whiten="none").prepare(batch.with_columns(v_old=broken), ALONE)
 
 
+def test_log_probabilities_of_another_shape_or_too_narrow_are_refused() -> None:
+    algorithm = make_algorithm("grpo", kl_coef=0.0)
+    batch = algorithm.prepare(mixed_batch(), ALONE).batch
+    n, width = batch.response_mask.shape
+    wide = PolicyOutputs(logprobs=torch.zeros(n, width + 1))
+    with pytest.raises(UsageError, match=rf"have shape \({n}, {width + 1}\); the micro-batch"):
+        algorithm.loss(batch, wide, algorithm.count(batch))
+    narrow = PolicyOutputs(logprobs=torch.zeros(n, width, dtype=torch.bfloat16))
+    with pytest.raises(UsageError, match="are torch.bfloat16; take the log-softmax in float32"):
+        algorithm.loss(batch, narrow, algorithm.count(batch))
+
+
 def test_margins_are_differences_of_raw_logits() -> None:
     logits = torch.arange(8.0).reshape(1, 8)
     assert value_margin(logits, (7, 2)).tolist() == [5.0]
