@@ -69,15 +69,10 @@ def group_advantages(
         for group, score, length in zip(groups, scores, lengths, strict=True)
         for _ in range(length)
     ]
-    alone = _groups_of_one(groups, reducer)
     normalised = group_normalised(
         scores, groups, reducer.gather(counted), divide=divide, spread=spread, eps=eps
     )
-    values = {
-        name: 0.0 if group in alone else value
-        for name, group, value in zip(names, groups, normalised, strict=True)
-    }
-    return _on_rows(batch, values)
+    return _on_rows(batch, dict(zip(names, normalised, strict=True)))
 
 
 def leave_one_out_advantages(batch: StepBatch, rewards: Tensor, reducer: Reducer) -> Tensor:
@@ -202,13 +197,6 @@ def _scored(batch: StepBatch, rewards: Tensor) -> tuple[list[str], list[str], li
     scores = trajectory_scores(batch, rewards)
     group_of = {row.trajectory_id: row.group_id for row in batch.rows if not row.is_pad}
     return list(scores), [group_of[name] for name in scores], list(scores.values())
-
-
-def _groups_of_one(groups: Sequence[str], reducer: Reducer) -> frozenset[str]:
-    counts: dict[str, int] = defaultdict(int)
-    for group in reducer.gather(groups):
-        counts[group] += 1
-    return frozenset(group for group, count in counts.items() if count == 1)
 
 
 def _on_rows(batch: StepBatch, values: dict[str, float]) -> Tensor:

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from agentgym_suite.trainers.advantages import (
+    group_advantages,
     leave_one_out_advantages,
     state_advantages,
     trajectory_scores,
@@ -38,6 +39,13 @@ def test_scores_are_sums_over_a_trajectory() -> None:
     rows = [row("g/1", 0, 1, 1, reward=2.0), row("g/0", 1, 2, 1, reward=1.0), row("g/0", 0, 2, 1)]
     batch = collate(rows)
     assert trajectory_scores(batch, batch.rewards) == {"g/0": 1.0, "g/1": 2.0}
+
+
+def test_a_group_of_one_says_nothing_however_many_rows_it_has() -> None:
+    batch = collate([row("g/0", n, 3, 1, reward=1 / 3) for n in range(3)])
+    for statistics in ("trajectories", "rows"):
+        found = group_advantages(batch, batch.rewards, ALONE, statistics=statistics)  # type: ignore[arg-type]
+        assert not found.any()
 
 
 def test_leave_one_out_is_the_mean_of_the_others() -> None:

@@ -13,10 +13,11 @@ from agentgym_suite.errors import UsageError
 from agentgym_suite.trainers.advantages import centred_advantages, group_advantages
 from agentgym_suite.trainers.algorithm import Algorithm, PolicyOutputs, Sums
 from agentgym_suite.trainers.batch import StepBatch, Targets, collate
+from agentgym_suite.trainers.config import AlgorithmConfig
 from agentgym_suite.trainers.losses import full_divergence
 from agentgym_suite.trainers.ratios import log_ratio
 from agentgym_suite.trainers.registry import ALGORITHMS, make_algorithm
-from agentgym_suite.trainers.returns import step_gae
+from agentgym_suite.trainers.returns import step_gae, token_rewards
 from agentgym_suite.trainers.stats import OneRank, whiten
 from agentgym_suite.trainers.value_basis import (
     restricted_entropy,
@@ -384,6 +385,17 @@ def test_19_a_row_without_tokens_keeps_its_reward_and_value_in_time() -> None:
     steps = step_gae(batch, batch.rewards, 0.5, 1.0)
     assert steps.tolist() == pytest.approx([0.5 * 0.5 + 0.25 - 0.1, 0.5 + 0.5 - 0.2, 0.7])
     assert make_algorithm("capo").count(batch) == Sums(rows=3.0, actions=2.0, tokens=4.0)
+
+
+def test_19_the_reward_of_a_row_without_tokens_goes_to_the_token_before_it() -> None:
+    rows = [
+        row("g/0", 0, 4, 0, reward=8.0),  # nothing was sampled yet: nothing to credit
+        row("g/0", 1, 4, 2, reward=1.0),
+        row("g/0", 2, 4, 0, reward=0.25),
+        row("g/0", 3, 4, 1, reward=0.5),
+    ]
+    placed = token_rewards(collate(rows), AlgorithmConfig())
+    assert placed.tolist() == [[0, 0], [0, 1.25], [0, 0], [0.5, 0]]
 
 
 @pytest.mark.parametrize("name", ALL)
