@@ -387,6 +387,45 @@ def test_19_a_row_without_tokens_keeps_its_reward_and_value_in_time() -> None:
     assert make_algorithm("capo").count(batch) == Sums(rows=3.0, actions=2.0, tokens=4.0)
 
 
+def with_an_empty_step() -> StepBatch:
+    """Three steps, nothing sampled in the second; V = Q = 0 before."""
+    rows = [row("g/0", 0, 3, 2), row("g/0", 1, 3, 0), row("g/0", 2, 3, 1, reward=1.0)]
+    zeros = torch.zeros(3, dtype=torch.float64)
+    batch = collate(rows).with_columns(v_old=zeros, q_old=zeros)
+    return batch.with_columns(old_logprobs=torch.zeros(3, 2, dtype=torch.float64))
+
+
+def test_19_an_empty_step_has_a_state_that_the_critic_learns() -> None:
+    algorithm = make_algorithm("capo", gamma=1.0)
+    batch = algorithm.prepare(with_an_empty_step(), ALONE).batch
+    values = torch.tensor([0.5, 0.4, 0.3], dtype=torch.float64)  # within the clip, targets 1
+    loss = algorithm.critic_loss(batch, values, algorithm.count(batch)).total
+    assert float(loss) == pytest.approx(0.5 * (0.25 + 0.36 + 0.49) / 3)
+
+
+def test_19_an_empty_step_is_no_action_in_statistics() -> None:
+    algorithm = make_algorithm("capo", gamma=0.5)
+    targets = targets_of(algorithm, with_an_empty_step())  # raw advantages 0.25, 0.5, 1
+    low, high = targets.advantages[0, 0].item(), targets.advantages[2, 0].item()
+    assert (low, high) == pytest.approx((-(0.5**0.5), 0.5**0.5), abs=1e-6)
+
+
+def test_19_an_empty_step_has_no_q_of_its_own() -> None:
+    settings = {"kl_coef": 0.0, "entropy_coef": 0.0, "r_max": 1.0, "value_temperature": 1.0}
+    algorithm = make_algorithm("sapo_ar", q_clip=2.0, value_clip=2.0, **settings)
+    batch = algorithm.prepare(with_an_empty_step(), ALONE).batch
+    nothing = torch.zeros(3, dtype=torch.float64)
+    said = PolicyOutputs(
+        logprobs=torch.zeros(3, 2, dtype=torch.float64),
+        v_margin=nothing,
+        q_margin=torch.tensor([0.0, 9.0, 0.4], dtype=torch.float64),
+    )
+    metrics = algorithm.loss(batch, said, algorithm.count(batch)).metrics
+    assert metrics["loss/q"] == pytest.approx(0.5 * (0.0 + 0.6**2) / 2)
+    targets = [(0.95 * 0.95) ** (2 - n) for n in range(3)]  # λ-returns where V was 0
+    assert metrics["loss/v"] == pytest.approx(0.5 * sum(y * y for y in targets) / 3)
+
+
 def test_19_the_reward_of_a_row_without_tokens_goes_to_the_token_before_it() -> None:
     rows = [
         row("g/0", 0, 4, 0, reward=8.0),  # nothing was sampled yet: nothing to credit
