@@ -13,6 +13,7 @@ from agentgym_suite.trainers.advantages import (
     uniform_groups,
 )
 from agentgym_suite.trainers.batch import collate
+from agentgym_suite.trainers.registry import make_algorithm
 from agentgym_suite.trainers.rows import pad_row
 from agentgym_suite.trainers.stats import OneRank
 from tests.trainers.small_batches import row
@@ -79,6 +80,32 @@ def test_the_same_text_in_two_groups_is_two_states() -> None:
     rows = [row("g/0", 0, 1, 1, anchor="hall"), row("h/0", 0, 1, 1, anchor="hall", reward=1.0)]
     batch = collate(rows)
     assert not state_advantages(batch, batch.rewards, ALONE).any()
+
+
+@pytest.mark.parametrize(
+    ("statistics", "wanted"),
+    [("trajectories", [0.5, 0.5, 0.5, -0.5]), ("rows", [0.25, 0.25, 0.25, -0.75])],
+)
+def test_gigpo_takes_the_groups_statistics_as_told(statistics: str, wanted: list[float]) -> None:
+    rows = [row("g/0", n, 3, 1, reward=float(n == 2), anchor=f"{n}") for n in range(3)]
+    batch = collate([*rows, row("g/1", 0, 1, 1, anchor="elsewhere")])
+    algorithm = make_algorithm("gigpo", episode_stat=statistics, norm_by_std=False)
+    targets = algorithm.prepare(batch, ALONE).batch.targets
+    assert targets is not None
+    assert targets.advantages[:, 0].tolist() == pytest.approx(wanted)
+
+
+def test_gigpo_adds_both_terms() -> None:
+    rows = [
+        row("g/0", 0, 2, 1, anchor="hall"),
+        row("g/0", 1, 2, 1, anchor="kitchen", reward=1.0),
+        row("g/1", 0, 1, 1, anchor="hall"),
+    ]
+    algorithm = make_algorithm("gigpo", norm_by_std=False, step_weight=2.0)
+    targets = algorithm.prepare(collate(rows), ALONE).batch.targets
+    assert targets is not None
+    wanted = [0.5 + 2 * 0.475, 0.5, -0.5 - 2 * 0.475]
+    assert targets.advantages[:, 0].tolist() == pytest.approx(wanted)
 
 
 def test_two_visits_of_one_state_in_one_trajectory_are_compared() -> None:

@@ -16,7 +16,7 @@ from agentgym_suite.trainers.rows import StepRow, pad_row
 from agentgym_suite.trainers.stats import OneRank
 from tests.trainers.ragged import mask_of, padded
 from tests.trainers.small_batches import mixed_batch, mixed_rows, row, with_frozen_columns
-from tests.trainers.toy_policy import Update, update
+from tests.trainers.toy_policy import Update, outputs, start, update
 
 ALONE = OneRank()
 LINES = [[0.02, -0.01, 0.03, 0.0], [-0.05], [0.3, -0.1]]
@@ -82,6 +82,17 @@ def test_gigpo_without_its_step_term_is_grpo() -> None:
 def test_st_ppo_without_correction_is_turn_ppo_and_with_token_ratios_ppo() -> None:
     same(step("st_ppo", clip_bias_correction=False), step("turn_ppo"))
     same(step("turn_ppo", ratio="token"), step("ppo"))
+
+
+@pytest.mark.parametrize(("norm", "scale"), [(0.0, 1.0), (0.5, 1.0), (4.0, 0.25)])
+def test_st_ppo_scales_the_policys_term_alone(norm: float, scale: float) -> None:
+    algorithm = make_algorithm("st_ppo", kl_coef=0.5)
+    batch = algorithm.prepare(mixed_batch(), ALONE).batch
+    theta = start()
+    sums = algorithm.count(batch).with_clip_bias_norm(norm)
+    loss = algorithm.loss(batch, outputs(batch, theta), sums)
+    wanted = scale * loss.metrics["loss/policy"] + 0.5 * loss.metrics["loss/kl"]
+    assert loss.metrics["loss/total"] == pytest.approx(wanted, rel=1e-12)
 
 
 def test_discounted_returns_without_discount_and_step_rewards_are_the_score() -> None:
