@@ -190,6 +190,22 @@ def test_gated_distillation() -> None:
     assert (-3 * gradient[0]).tolist() == pytest.approx(gate, abs=5e-5)
 
 
+def test_gated_distillation_is_a_mean_over_tokens_that_the_teacher_scored() -> None:
+    rows = [row("g/0", 0, 1, 3, reward=1.0), row("g/1", 0, 1, 3)]
+    student = torch.tensor([[-0.5, -1.0, -0.7], [-0.1, -0.2, -0.3]], dtype=torch.float64)
+    nobody = [float("nan")] * 3
+    teacher = torch.tensor([[-0.2, -1.5, -0.7], nobody], dtype=torch.float64)
+    batch = collate(rows).with_columns(old_logprobs=student, teacher_logprobs=teacher)
+    algorithm = make_algorithm("grpo_opsd", kl_coef=0.0)
+    ready = algorithm.prepare(batch, ALONE).batch
+    said = PolicyOutputs(logprobs=student)
+    metrics = algorithm.loss(ready, said, algorithm.count(ready)).metrics
+    assert metrics["loss/distillation"] == pytest.approx(0.06911442, abs=5e-9)
+    assert metrics["loss/total"] == pytest.approx(
+        metrics["loss/policy"] + 0.01 * metrics["loss/distillation"], abs=1e-15
+    )
+
+
 @pytest.mark.parametrize("steps", [(2, 1), (1, 3)])
 def test_the_nested_mean_is_one_over_trajectories(steps: tuple[int, int]) -> None:
     rows = [
