@@ -12,6 +12,7 @@ from typing import Literal, get_args
 
 from agentgym_suite.calls import Call, parse_calls
 from agentgym_suite.errors import ContextTooLong, UsageError
+from agentgym_suite.plain_words import plain_words
 from agentgym_suite.reply_tags import search_r1_turn
 
 Truncation = Literal["drop_oldest_step", "cut_observation", "error"]
@@ -25,6 +26,7 @@ _SEARCH_R1 = (
     "</answer>. Question: {question}\n"
 )
 _LEARNT = "You failed at this task before. What you wrote down then:"
+_TERSE_WORDS = 48
 SEARCH_R1_INVALID = (
     "\nMy previous action is invalid. If I want to search, I should put the query between <search> "
     "and </search>. If I want to give the final answer, I should put the answer between <answer> "
@@ -355,6 +357,13 @@ def _compact(prompt: PromptInput) -> list[Message]:
     return [Message("user", "\n".join(line for line in lines if line))]
 
 
+def _terse(prompt: PromptInput) -> list[Message]:
+    sight = plain_words(prompt.observation.replace(prompt.goal, ""), _TERSE_WORDS)
+    actions = " | ".join(past.action for past in prompt.history)
+    lines = [f"goal: {prompt.goal}" if prompt.goal else "", f"now: {sight}", f"did: {actions}"]
+    return [Message("user", "\n".join(line for line in lines if line))]
+
+
 PROMPT_TEMPLATES: Mapping[str, PromptTemplate] = {
     template.name: template
     for template in (
@@ -365,5 +374,6 @@ PROMPT_TEMPLATES: Mapping[str, PromptTemplate] = {
         PromptTemplate("compact", 1, "raw", 2, _compact),
         PromptTemplate("react", 1, "react", None, _react),
         PromptTemplate("tools", 1, "openai", None, _tools),
+        PromptTemplate("terse", 1, "raw", 4, _terse),
     )
 }

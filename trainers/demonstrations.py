@@ -1,0 +1,181 @@
+"""Demonstrations of a noisy teacher: an oracle that errs on purpose, so that mending is shown.
+
+A cloned oracle never sees a mistake and does not know how to go on after its own. The noisy
+teacher plays a random admissible action now and then, and plans again from where that led.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import gymnasium as gym
+import numpy as np
+
+from agentgym_suite.agents import PolicyAgent, RandomAgent
+from agentgym_suite.episodes import (
+    AgentFactory,
+    Episode,
+    EpisodeRequest,
+    PlaySettings,
+    Reply,
+    Turn,
+)
+from agentgym_suite.errors import EnvError, UsageError
+from agentgym_suite.game import game_of
+from agentgym_suite.prompts import Message
+from agentgym_suite.rollouts import MakeEnv, run_episodes
+
+Targets = Literal["executed", "oracle"]
+
+
+@dataclass(frozen=True, slots=True)
+class Demonstration:
+    """One step to imitate.
+
+    Attributes:
+        task_id: the task it was shown in.
+        messages: what the policy sees.
+        action: what it should write.
+    """
+
+    task_id: str
+    messages: tuple[Message, ...]
+    action: str
+
+
+class NoisyTeacher:
+    """The oracle's action, or with some probability a random admissible one.
+
+    Args:
+        env: the environment of the episode.
+        seed: of the teacher's own chance.
+        noise: probability of a random action at each step.
+        skipped: admissible actions that are never played at random.
+        errors: where every random action is noted, as (task id, seed, step index).
+    """
+
+    def __init__(
+        self,
+        env: gym.Env[str, str],
+        seed: int,
+        noise: float,
+        skipped: frozenset[str],
+        errors: set[tuple[str, int, int]],
+    ) -> None:
+        self._oracle = PolicyAgent(game_of(env).policy("oracle"))
+        self._random = RandomAgent(env, seed)
+        self._chance = np.random.Generator(np.random.PCG64([seed, 1]))
+        self._seed, self._noise = seed, noise
+        self._skipped, self._errors = skipped, errors
+
+    def act(self, turn: Turn) -> Reply:
+        """One action."""
+        planned = self._oracle.act(turn)
+        if self._chance.random() >= self._noise:
+            return planned
+        for _ in range(20):
+            drawn = self._random.act(turn)
+            if drawn.text not in self._skipped:
+                self._errors.add((turn.task.id, self._seed, turn.step_index))
+                return drawn
+        return planned
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def noisy_teacher(
+    noise: float,
+    skipped: frozenset[str] = frozenset(),
+    errors: set[tuple[str, int, int]] | None = None,
+) -> AgentFactory:
+    """The factory of a teacher that errs with a probability; the arguments are the teacher's.
+
+    Raises:
+        UsageError: the noise is no probability below 1.
+    """
+    if not 0 <= noise < 1:
+        raise UsageError(f"noise is {noise}; give a probability from 0 to below 1")
+    noted = set() if errors is None else errors
+    return lambda env, seed: NoisyTeacher(env, seed, noise, skipped, noted)
+
+
+def play_all(
+    make_env: MakeEnv,
+    make_agent: AgentFactory,
+    requests: Sequence[EpisodeRequest],
+    settings: PlaySettings,
+    *,
+    concurrency: int = 4,
+) -> list[Episode]:
+    """Every episode, in the order of the requests whatever ended first.
+
+    Raises:
+        EnvError: an episode broke.
+    """
+
+    async def play() -> list[Episode]:
+        episodes = run_episodes(
+            make_env, make_agent, requests, settings=settings, concurrency=concurrency
+        )
+        return [episode async for episode in episodes]
+
+    played = {(e.task_id, e.seed, e.trial): e for e in asyncio.run(play())}
+    for episode in played.values():
+        if episode.failure is not None:
+            raise EnvError(f"task {episode.task_id} cannot be played: {episode.failure.message}")
+    return [played[request.task_id, request.seed, request.trial] for request in requests]
+
+
+def demonstrate(
+    make_env: MakeEnv,
+    task_ids: Sequence[str],
+    settings: PlaySettings,
+    *,
+    noise: float = 0.4,
+    rounds: int = 16,
+    seed: int = 0,
+    targets: Targets = "executed",
+    skipped: frozenset[str] = frozenset(),
+) -> list[Demonstration]:
+    """What a noisy teacher did in the episodes that it won.
+
+    Args:
+        make_env: makes one environment.
+        task_ids: full ids of the tasks to show.
+        settings: prompt and horizon of the policy that will imitate.
+        noise: probability of a random action at each step.
+        rounds: episodes of each task.
+        seed: of all chance.
+        targets: "executed" imitates every valid action that was played, "oracle" only those
+            that the oracle planned.
+        skipped: admissible actions that are never played at random.
+    """
+    requests = [
+        EpisodeRequest(task_id, seed * 1_000_003 + number, trial=number)
+        for number in range(rounds)
+        for task_id in task_ids
+    ]
+    errors: set[tuple[str, int, int]] = set()
+    teacher = noisy_teacher(noise, skipped, errors)
+    shown = []
+    for episode in play_all(make_env, teacher, requests, settings):
+        for index, step in enumerate(episode.steps if episode.success else ()):
+            erred = (episode.task_id, episode.seed, index) in errors
+            if step.valid and not (erred and targets == "oracle"):
+                shown.append(Demonstration(episode.task_id, step.messages, step.reply.text))
+    return shown
+
+
+def cover(episodes: Sequence[Episode]) -> list[str]:
+    """Every text that a policy met or could have written in the episodes, for its vocabulary."""
+    texts: dict[str, None] = {}
+    for episode in episodes:
+        for step in episode.steps:
+            texts.update(dict.fromkeys(message.content for message in step.messages))
+            texts.update(dict.fromkeys(step.admissible))
+            texts[step.observation] = texts[step.next_observation] = None
+    return list(texts)

@@ -1,0 +1,54 @@
+"""A policy as others load it: weights, tokenizer, decoding, and how it is prompted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from transformers import GenerationConfig
+
+from agentgym_suite.files import write_atomic
+
+RENDERER_FILE = "agentgym_suite.json"
+"""Names the prompt template and the reply format beside the weights."""
+
+
+def generation_config(tokenizer: Any, *, rows: int, banned: Sequence[int] = ()) -> GenerationConfig:
+    """How a policy is decoded by whoever loads it: sampled as trained, rows without a word banned.
+
+    Args:
+        tokenizer: gives end and padding token.
+        rows: rows of the network's output.
+        banned: further ids that are never sampled.
+    """
+    tail = range(len(tokenizer), rows)
+    return GenerationConfig(
+        do_sample=True,
+        temperature=1.0,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        suppress_tokens=sorted({*tail, *banned}) or None,
+    )
+
+
+def save_policy(
+    folder: Path, model: Any, tokenizer: Any, *, prompt: str, history_length: int | None = None
+) -> None:
+    """Write a policy as others load it: weights, tokenizer, decoding, and how it is prompted.
+
+    Args:
+        folder: made if it is not there.
+        model: a transformers model; its ``generation_config`` is written as it is.
+        tokenizer: its tokenizer.
+        prompt: the prompt template it was trained with, a name of ``prompts.PROMPT_TEMPLATES``.
+        history_length: the template's window where it was another one.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    renderer = {"prompt": prompt, "history_length": history_length}
+    text = json.dumps(renderer, indent=2, sort_keys=True) + "\n"
+    write_atomic(folder / "agentgym_suite.json", text.encode("utf-8"))
