@@ -1,0 +1,136 @@
+"""Behaviour cloning: the start that reinforcement learning begins from.
+
+Imitates demonstrations until the policy succeeds in the wanted share of its tasks; a policy that
+cannot win at all has nothing to learn from, and one that always wins nothing to learn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from agentgym_suite.engines.tokens import ChatTokenizer
+from agentgym_suite.errors import UsageError
+from agentgym_suite.trainers.demonstrations import Demonstration
+from agentgym_suite.trainers.hidden_states import boundary_states
+from agentgym_suite.trainers.logprobs import Forward, token_scores
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloningSettings:
+    """How demonstrations are imitated.
+
+    Attributes:
+        steps: most optimizer steps.
+        batch: demonstrations of a step.
+        learning_rate: of AdamW, after the warm-up.
+        warmup: steps over which it rises from 0.
+        grad_clip: largest norm of the gradient.
+        target: stop when the policy succeeds in this share of its tasks.
+        look_every: steps between two looks at its success.
+        first_look: steps before the first one.
+        seed: of the order of the demonstrations.
+    """
+
+    steps: int = 600
+    batch: int = 64
+    learning_rate: float = 2e-3
+    warmup: int = 20
+    grad_clip: float = 1.0
+    target: float = 0.4
+    look_every: int = 50
+    first_look: int = 300
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CloningStep:
+    """What one optimizer step of cloning reports.
+
+    Attributes:
+        step: steps taken so far.
+        loss: mean negative log-probability of the imitated tokens, in nats.
+        success: share of tasks won, where it was looked at.
+    """
+
+    step: int
+    loss: float
+    success: float | None = None
+
+
+def clone(
+    model: Any,
+    tokenizer: ChatTokenizer,
+    demonstrations: Sequence[Demonstration],
+    settings: CloningSettings,
+    success: Callable[[], float],
+) -> Iterator[CloningStep]:
+    """Imitate until the target is met; yields after every step, the model is trained in place.
+
+    Args:
+        model: a causal transformers model.
+        tokenizer: writes its prompts.
+        demonstrations: what to imitate.
+        settings: how.
+        success: the share of tasks that the model wins now.
+
+    Raises:
+        UsageError: there is nothing to imitate.
+    """
+    if not demonstrations:
+        raise UsageError("there is no demonstration to imitate; let the teacher play more rounds")
+    pairs = [encoded(tokenizer, shown) for shown in demonstrations]
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    optimizer = torch.optim.AdamW(weights, lr=settings.learning_rate, weight_decay=0.0)
+    for number, chosen in enumerate(_batches(len(pairs), settings), 1):
+        for group in optimizer.param_groups:
+            group["lr"] = settings.learning_rate * min(1.0, number / max(1, settings.warmup))
+        loss = imitation_loss(model, [pairs[index] for index in chosen])
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(weights, settings.grad_clip, error_if_nonfinite=True)
+        optimizer.step()
+        looked = number - settings.first_look
+        if looked >= 0 and looked % settings.look_every == 0:
+            won = success()
+            yield CloningStep(number, float(loss.detach()), won)
+            if won >= settings.target:
+                return
+        else:
+            yield CloningStep(number, float(loss.detach()))
+
+
+def encoded(tokenizer: ChatTokenizer, shown: Demonstration) -> tuple[list[int], list[int]]:
+    """Prompt and response ids of a demonstration; the response ends with the stop id."""
+    opened = tokenizer.chat_ids(shown.messages)
+    return opened, [*tokenizer.text_ids(shown.action), tokenizer.stop_ids[0]]
+
+
+def imitation_loss(model: Any, pairs: Sequence[tuple[list[int], list[int]]]) -> torch.Tensor:
+    """Mean negative log-probability of the response tokens, each token weighing the same."""
+    prompts, responses = zip(*pairs, strict=True)
+    states = boundary_states(model.base_model, prompts, responses)
+    lengths = torch.tensor([len(response) for response in responses])
+    columns = torch.arange(states.shape[1] - 1)
+    at = (columns < lengths[:, None]).nonzero(as_tuple=True)
+    ids = torch.tensor([token for response in responses for token in response])
+    head = model.get_output_embeddings()
+    scores, _ = token_scores(
+        states[:, :-1][at], head, ids.to(states.device), Forward()
+    )
+    return -scores.mean()
+
+
+def _batches(count: int, settings: CloningSettings) -> Iterator[list[int]]:
+    """Every demonstration once before any comes again."""
+    chance = np.random.Generator(np.random.PCG64(settings.seed))
+    waiting: list[int] = []
+    for _ in range(settings.steps):
+        if len(waiting) < settings.batch:
+            waiting += chance.permutation(count).tolist()
+        yield waiting[: settings.batch]
+        del waiting[: settings.batch]

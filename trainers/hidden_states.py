@@ -1,0 +1,123 @@
+"""Hidden states where an algorithm reads: before every response token, and after the last one.
+
+Rows are padded on the right, so a causal model needs no mask; rows of one micro-batch should be
+of similar length (``length_buckets``), or what is padded is computed for nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache
+
+from agentgym_suite.errors import UsageError
+
+Ids = Sequence[int]
+
+
+def length_buckets(sizes: Sequence[int], most_tokens: int) -> list[list[int]]:
+    """Rows put together with rows of their own length, shortest first.
+
+    Args:
+        sizes: tokens of each row.
+        most_tokens: bound of rows times longest row in one bucket; a longer row is alone.
+
+    Returns:
+        Row numbers of each bucket; every row once, the same for the same sizes.
+
+    Raises:
+        UsageError: the bound is below 1.
+    """
+    if most_tokens < 1:
+        raise UsageError(f"most_tokens is {most_tokens}; give at least 1")
+    buckets: list[list[int]] = []
+    for row in sorted(range(len(sizes)), key=lambda number: (sizes[number], number)):
+        if buckets and (len(buckets[-1]) + 1) * sizes[row] <= most_tokens:
+            buckets[-1].append(row)
+        else:
+            buckets.append([row])
+    return buckets
+
+
+def boundary_states(
+    trunk: Any, prompts: Sequence[Ids], responses: Sequence[Ids], *, share_prefix: bool = False
+) -> Tensor:
+    """The states that predict each response token, and the one behind the response.
+
+    Args:
+        trunk: a causal transformers model without its head, on any device.
+        prompts: ids of each row, at least one.
+        responses: ids of each row, may be empty.
+        share_prefix: compute a prompt that several rows have only once. Worth it where prompts
+            are long and repeated; the result is the same up to rounding.
+
+    Returns:
+        ``[n, R + 1, width]`` for n rows and R the longest response: column 0 is the state at
+        the last prompt token (``b_v``), column i the state at response token i; a row's column L
+        is ``b_q``. Columns beyond a row's response hold anything.
+    """
+    if not share_prefix:
+        return _padded_states(trunk, prompts, responses)
+    alike: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    for number, prompt in enumerate(prompts):
+        alike[tuple(prompt)].append(number)
+    alone = [members[0] for members in alike.values() if len(members) == 1]
+    width = max(map(len, responses)) + 1
+    order: list[int] = []
+    parts: list[Tensor] = []
+    if alone:
+        order += alone
+        parts.append(
+            _padded_states(trunk, [prompts[n] for n in alone], [responses[n] for n in alone])
+        )
+    for prompt, members in alike.items():
+        if len(members) > 1:
+            order += members
+            parts.append(_states_after(trunk, prompt, [responses[n] for n in members]))
+    wide = [torch.nn.functional.pad(part, (0, 0, 0, width - part.shape[1])) for part in parts]
+    place = torch.empty(len(order), dtype=torch.long)
+    place[order] = torch.arange(len(order))
+    return torch.cat(wide)[place.to(wide[0].device)]
+
+
+def _padded_states(trunk: Any, prompts: Sequence[Ids], responses: Sequence[Ids]) -> Tensor:
+    rows = [[*prompt, *response] for prompt, response in zip(prompts, responses, strict=True)]
+    hidden = trunk(input_ids=_right_padded(rows, trunk.device), use_cache=False).last_hidden_state
+    first = torch.tensor([len(prompt) - 1 for prompt in prompts], device=hidden.device)
+    steps = torch.arange(max(map(len, responses)) + 1, device=hidden.device)
+    columns = (first[:, None] + steps).clamp(max=hidden.shape[1] - 1)
+    numbers = torch.arange(len(rows), device=hidden.device)[:, None]
+    return hidden[numbers, columns]
+
+
+def _states_after(trunk: Any, prompt: Ids, responses: Sequence[Ids]) -> Tensor:
+    """One forward of the prompt, then all responses behind its keys and values."""
+    name = _cache_keyword(trunk)
+    cache = DynamicCache(config=trunk.config)
+    prompt_ids = torch.tensor([list(prompt)], device=trunk.device)
+    ended = trunk(input_ids=prompt_ids, use_cache=True, **{name: cache}).last_hidden_state[:, -1:]
+    last = ended.expand(len(responses), -1, -1)
+    if not any(map(len, responses)):
+        return last
+    cache.batch_repeat_interleave(len(responses))
+    ids = _right_padded([list(response) for response in responses], trunk.device)
+    after = trunk(input_ids=ids, use_cache=True, **{name: cache}).last_hidden_state
+    return torch.cat([last, after], dim=1)
+
+
+def _right_padded(rows: Sequence[Ids], device: torch.device) -> Tensor:
+    table = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.long)
+    for number, row in enumerate(rows):
+        table[number, : len(row)] = torch.tensor(row, dtype=torch.long)
+    return table.to(device)
+
+
+def _cache_keyword(trunk: Any) -> str:
+    """What this version of transformers calls keys and values of earlier tokens."""
+    taken = inspect.signature(trunk.forward).parameters
+    return "cache" if "cache" in taken else "past_key_values"

@@ -1,0 +1,77 @@
+"""Policies and critics: loading, and the values that a critic gives."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM, AutoModelForTokenClassification, AutoTokenizer
+
+from agentgym_suite.errors import DataMissing, UsageError
+from agentgym_suite.trainers.batch import StepBatch
+from agentgym_suite.trainers.hidden_states import Ids, boundary_states
+
+
+def load_policy(
+    folder: Path, *, device: str = "cpu", dtype: torch.dtype = torch.float32
+) -> tuple[Any, Any]:
+    """Model and tokenizer of a Hugging Face folder, without dropout.
+
+    Raises:
+        DataMissing: there is no such folder, or no model in it.
+    """
+    if not (folder / "config.json").is_file():
+        raise DataMissing(f"{folder} holds no model; give a folder with a config.json")
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).to(device).eval()
+    return model, AutoTokenizer.from_pretrained(folder)
+
+
+def frozen_copy(model: Any) -> Any:
+    """The same weights, never trained: a reference or a teacher."""
+    return copy.deepcopy(model).eval().requires_grad_(False)
+
+
+def make_critic(policy: Any) -> Any:
+    """A value network of the policy's size and weights, with one output that starts at 0.
+
+    Args:
+        policy: a causal model; it shares nothing with its critic.
+    """
+    config = copy.deepcopy(policy.config)
+    config.num_labels = 1
+    with torch.random.fork_rng(devices=[]):
+        critic = AutoModelForTokenClassification.from_config(config, dtype=policy.dtype)
+    critic.base_model.load_state_dict(policy.base_model.state_dict())
+    torch.nn.init.zeros_(critic.score.weight)
+    torch.nn.init.zeros_(critic.score.bias)
+    return critic.to(policy.device).eval()
+
+
+def boundary_values(critic: Any, prompts: Sequence[Ids], *, share_prefix: bool = False) -> Tensor:
+    """V at the last token of each prompt ``[n]``, in float32 or wider."""
+    nothing: list[Ids] = [()] * len(prompts)
+    states = boundary_states(critic.base_model, prompts, nothing, share_prefix=share_prefix)
+    return _values(critic, states[:, 0])
+
+
+def token_values(critic: Any, micro: StepBatch, *, share_prefix: bool = False) -> Tensor:
+    """V before each response token ``[n, R]``, 0 outside the mask."""
+    if micro.side == "left":
+        raise UsageError("the response columns are padded on the left; collate with side='right'")
+    states = boundary_states(
+        critic.base_model,
+        [row.prompt_ids for row in micro.rows],
+        [row.response_ids for row in micro.rows],
+        share_prefix=share_prefix,
+    )
+    values = _values(critic, states[:, : micro.response_mask.shape[1]])
+    return values * micro.response_mask.to(values.device)
+
+
+def _values(critic: Any, states: Tensor) -> Tensor:
+    values: Tensor = critic.score(states).squeeze(-1)
+    return values if values.dtype == torch.float64 else values.float()
