@@ -203,12 +203,21 @@ AgentFactory = Callable[[gym.Env[str, str], int], Agent]
 
 @dataclass(frozen=True, slots=True)
 class EpisodeRequest:
-    """Which episode to play; ``group_id`` names episodes that trainers compare."""
+    """Which episode to play.
+
+    Attributes:
+        task_id: the task.
+        seed: of the environment's reset, and of the agent where it has none of its own.
+        trial: numbers episodes of one task.
+        group_id: names episodes that trainers compare.
+        agent_seed: of the agent alone, so that equal environments are played differently.
+    """
 
     task_id: str
     seed: int
     trial: int = 0
     group_id: str = ""
+    agent_seed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

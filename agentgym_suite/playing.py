@@ -160,7 +160,9 @@ def _play_through(
     wait: Callable[[Awaitable[Reply]], Reply] | None,
 ) -> None:
     record.phase = "agent"
-    agent = make_agent(env, record.request.seed)
+    request = record.request
+    agent_seed = request.seed if request.agent_seed is None else request.agent_seed
+    agent = make_agent(env, agent_seed)
     agents.append(agent)
     while True:
         observation = _play_trial(env, agent, record, settings, wait)
@@ -183,7 +185,6 @@ def _play_trial(
 ) -> str:
     """Play from a reset to an end; the last observation."""
     record.phase = "env"
-    request = record.request
     observation, info = env.reset(seed=request.seed, options={"task_id": request.task_id})
     record.task = Task(str(info["task_id"]), -1, str(info["split"]), str(info["task_family"]))
     record.info, record.provenance = info, str(info["provenance"])

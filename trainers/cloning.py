@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from agentgym_suite.engines.tokens import ChatTokenizer
+from agentgym_suite.engines.chat_tokenizer import TransformersChatTokenizer
 from agentgym_suite.errors import UsageError
 from agentgym_suite.trainers.demonstrations import Demonstration
 from agentgym_suite.trainers.hidden_states import boundary_states
@@ -64,7 +64,7 @@ class CloningStep:
 
 def clone(
     model: Any,
-    tokenizer: ChatTokenizer,
+    tokenizer: Any,
     demonstrations: Sequence[Demonstration],
     settings: CloningSettings,
     success: Callable[[], float],
@@ -73,7 +73,7 @@ def clone(
 
     Args:
         model: a causal transformers model.
-        tokenizer: writes its prompts.
+        tokenizer: of transformers, with a chat template.
         demonstrations: what to imitate.
         settings: how.
         success: the share of tasks that the model wins now.
@@ -104,10 +104,11 @@ def clone(
             yield CloningStep(number, float(loss.detach()))
 
 
-def encoded(tokenizer: ChatTokenizer, shown: Demonstration) -> tuple[list[int], list[int]]:
-    """Prompt and response ids of a demonstration; the response ends with the stop id."""
-    opened = tokenizer.chat_ids(shown.messages)
-    return opened, [*tokenizer.text_ids(shown.action), tokenizer.stop_ids[0]]
+def encoded(tokenizer: Any, shown: Demonstration) -> tuple[list[int], list[int]]:
+    """Prompt and response ids of a demonstration; the response ends with the end token."""
+    prompt = TransformersChatTokenizer(tokenizer).chat_ids(shown.messages)
+    action = tokenizer(shown.action, add_special_tokens=False)["input_ids"]
+    return prompt, [*action, tokenizer.eos_token_id]
 
 
 def imitation_loss(model: Any, pairs: Sequence[tuple[list[int], list[int]]]) -> torch.Tensor:

@@ -1,0 +1,253 @@
+"""Rollouts: tasks to finished trajectories as rows, through the suite's one loop of episodes.
+
+Every seed is derived from the run's seed and a trajectory's place in it, so a collection is the
+same whatever ended first. A trajectory that breaks is played again a few times, then dropped; a
+group that lacks one is dropped whole where an algorithm compares its members.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import gymnasium as gym
+
+from agentgym_suite.engines.tokens import ChatTokenizer, Sampling, TokenEngine
+from agentgym_suite.episodes import (
+    Episode,
+    EpisodeRequest,
+    PlaySettings,
+    Reply,
+    TokenTrace,
+    Turn,
+    Usage,
+)
+from agentgym_suite.errors import EnvError, UsageError
+from agentgym_suite.rollouts import MakeEnv, run_episodes
+from agentgym_suite.trainers.rows import StepRow, episode_rows
+from agentgym_suite.trainers.turns import TurnEngine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutSettings:
+    """How trajectories are played.
+
+    Attributes:
+        env_id: Gymnasium id, for the rows.
+        play: prompt, reply format, reward and horizon.
+        sampling: how replies are drawn.
+        concurrency: most episodes in flight.
+        timeout_s: wall-clock bound of one episode, None for none.
+        attempts: how often a trajectory is played before it is dropped.
+        whole_groups: drop a group that lacks a trajectory.
+    """
+
+    env_id: str
+    play: PlaySettings
+    sampling: Sampling
+    concurrency: int = 256
+    timeout_s: float | None = 600.0
+    attempts: int = 3
+    whole_groups: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """What one collection brought.
+
+    Attributes:
+        rows: of every trajectory that is kept, in the order of the requests.
+        episodes: the same as they were played.
+        failures: episodes that broke, each attempt counted.
+        dropped: trajectories that are missing in ``rows``.
+        env_steps: steps taken in the environment, those of broken and dropped episodes too.
+        wall_s: seconds it took.
+        model_s: seconds of it in which replies were sampled.
+    """
+
+    rows: tuple[StepRow, ...]
+    episodes: tuple[Episode, ...]
+    failures: tuple[Episode, ...] = ()
+    dropped: int = 0
+    env_steps: int = 0
+    wall_s: float = 0.0
+    model_s: float = field(default=0.0, compare=False)
+
+
+def derived_seed(*parts: int | str) -> int:
+    """A seed from 0 to below 2**63 that is a function of its parts."""
+    text = "\x1f".join(map(str, parts)).encode()
+    return int.from_bytes(hashlib.sha256(text).digest()[:8], "big") >> 1
+
+
+def plan_groups(
+    task_ids: Sequence[str], rollouts: int, *, seed: int, iteration: int
+) -> list[EpisodeRequest]:
+    """The episodes of an iteration: every task so many times from the same start.
+
+    Args:
+        task_ids: full ids, one a group; a task may come again and is another group then.
+        rollouts: trajectories of each group.
+        seed: of the run.
+        iteration: its number.
+    """
+    return [
+        EpisodeRequest(
+            task_id,
+            derived_seed(seed, "environment", iteration, group) >> 32,
+            trial=trial,
+            group_id=f"{iteration}.{group}",
+            agent_seed=derived_seed(seed, "agent", iteration, group, trial),
+        )
+        for group, task_id in enumerate(task_ids)
+        for trial in range(rollouts)
+    ]
+
+
+class Collector:
+    """Plays what it is asked with the weights that the engine has.
+
+    Args:
+        make_env: makes one environment.
+        engine: samples.
+        tokenizer: writes prompts and reads replies.
+        settings: how.
+    """
+
+    def __init__(
+        self,
+        make_env: MakeEnv,
+        engine: TokenEngine,
+        tokenizer: ChatTokenizer,
+        settings: RolloutSettings,
+    ) -> None:
+        self._make_env = make_env
+        self._engine = engine
+        self._tokenizer = tokenizer
+        self._settings = settings
+
+    def collect(self, requests: Sequence[EpisodeRequest]) -> Collection:
+        """Play every request.
+
+        Raises:
+            UsageError: a request has no ``agent_seed``, or two have the same.
+            EnvError: no trajectory is left.
+        """
+        seeds = {request.agent_seed for request in requests}
+        if None in seeds or len(seeds) < len(requests):
+            raise UsageError("a request has no agent_seed of its own; plan them by plan_groups")
+        started = time.perf_counter()
+        played: dict[tuple[str, int], Episode] = {}
+        failures: list[Episode] = []
+        waiting = list(requests)
+        for attempt in range(self._settings.attempts):
+            lost = []
+            for episode, request in self._play(waiting):
+                if episode.failure is None:
+                    played[request.group_id, request.trial] = episode
+                else:
+                    failures.append(episode)
+                    again = derived_seed(request.agent_seed or 0, "attempt", attempt + 1)
+                    lost.append(replace(request, agent_seed=again))
+            waiting = lost
+            if not waiting:
+                break
+        episodes = self._kept(requests, played)
+        if not episodes:
+            why = failures[-1].failure if failures else None
+            raise EnvError(f"every trajectory failed, the last with: {why and why.message}")
+        return Collection(
+            rows=tuple(
+                row
+                for episode in episodes
+                for row in episode_rows(episode, env_id=self._settings.env_id)
+            ),
+            episodes=tuple(episodes),
+            failures=tuple(failures),
+            dropped=len(requests) - len(episodes),
+            env_steps=sum(len(e.steps) for e in [*played.values(), *failures]),
+            wall_s=time.perf_counter() - started,
+            model_s=0.0,
+        )
+
+    def _kept(
+        self, requests: Sequence[EpisodeRequest], played: dict[tuple[str, int], Episode]
+    ) -> list[Episode]:
+        broken = {r.group_id for r in requests if (r.group_id, r.trial) not in played}
+        if not self._settings.whole_groups:
+            broken = set()
+        return [
+            played[request.group_id, request.trial]
+            for request in requests
+            if (request.group_id, request.trial) in played and request.group_id not in broken
+        ]
+
+    def _play(self, requests: Sequence[EpisodeRequest]) -> list[tuple[Episode, EpisodeRequest]]:
+        """Every request once, in waves of the concurrency, in the order of the requests."""
+        size = self._settings.concurrency
+        waves = [requests[start : start + size] for start in range(0, len(requests), size)]
+        return [pair for wave in waves for pair in asyncio.run(self._play_wave(wave))]
+
+    async def _play_wave(
+        self, requests: Sequence[EpisodeRequest]
+    ) -> list[tuple[Episode, EpisodeRequest]]:
+        settings = self._settings
+        by_place = {(request.group_id, request.trial): request for request in requests}
+        turns = TurnEngine(
+            self._engine, settings.sampling, [request.agent_seed or 0 for request in requests]
+        )
+
+        def make_agent(env: gym.Env[str, str], seed: int) -> PolicyPlayer:
+            return PolicyPlayer(turns, self._tokenizer, seed)
+
+        found: dict[tuple[str, int], Episode] = {}
+        async for episode in run_episodes(
+            self._make_env,
+            make_agent,
+            requests,
+            settings=settings.play,
+            concurrency=len(requests),
+            timeout_s=settings.timeout_s,
+        ):
+            found[episode.group_id, episode.trial] = episode
+        return [(found[place], request) for place, request in by_place.items()]
+
+
+class PolicyPlayer:
+    """The policy in one episode: prompts to ids, ids to replies, every id kept.
+
+    An empty reply is played as it is and refused by the environment: the policy learns from it.
+    """
+
+    def __init__(self, turns: TurnEngine, tokenizer: ChatTokenizer, seed: int) -> None:
+        self._turns = turns
+        self._tokenizer = tokenizer
+        self._seed = seed
+
+    async def act(self, turn: Turn) -> Reply:
+        """Sample one reply."""
+        prompt = tuple(self._tokenizer.chat_ids(turn.messages, turn.tools))
+        asked = time.perf_counter()
+        sampled = await self._turns.reply(
+            self._seed, prompt, derived_seed(self._seed, turn.step_index)
+        )
+        return Reply(
+            text=self._tokenizer.text(sampled.ids),
+            usage=Usage(len(prompt), len(sampled.ids)),
+            latency_s=time.perf_counter() - asked,
+            tokens=TokenTrace(
+                prompt_ids=prompt,
+                response_ids=sampled.ids,
+                logprobs=sampled.logprobs,
+                mask=(1,) * len(sampled.ids),
+                finish_reason=sampled.finish_reason,
+                policy_version=sampled.policy_version,
+            ),
+        )
+
+    def close(self) -> None:
+        """The other episodes wait for this one no longer."""
+        self._turns.leave(self._seed)
