@@ -40,6 +40,7 @@ sentence: what, the value, what to do.
      +- RunError                         an evaluation run directory cannot be used
      |   +- IncompleteRun                episodes of the run are missing
      +- AnalyzerError                    an analyzer of trajectories gave no usable reply
+     +- TrainingError                    a training cannot go on, or its directory be used
 """
 
 from __future__ import annotations
@@ -246,3 +247,7 @@ class AnalyzerError(AgentGymSuiteError):
 
     def __reduce__(self) -> tuple[type[AnalyzerError], tuple[str, str]]:
         return type(self), (self.category, str(self))
+
+
+class TrainingError(AgentGymSuiteError):
+    """A training cannot go on, or its directory cannot be used."""

@@ -44,6 +44,8 @@ class TinyShape:
         kv_heads: key-value heads, a divisor of ``heads``.
         head_width: width of one head.
         window: longest sequence in tokens.
+        spread: standard deviation of the weights at the start; a narrow network learns sooner
+            with more than the 0.02 of wide ones.
     """
 
     hidden: int = 128
@@ -53,6 +55,7 @@ class TinyShape:
     kv_heads: int = 2
     head_width: int = 32
     window: int = 512
+    spread: float = 0.06
 
 
 def split_words(text: str) -> list[str]:
@@ -119,6 +122,7 @@ def build_policy(
     shape = shape or TinyShape()
     config = Qwen3Config(
         vocab_size=len(tokenizer) + VALUE_ROWS,
+        initializer_range=shape.spread,
         hidden_size=shape.hidden,
         intermediate_size=shape.mlp,
         num_hidden_layers=shape.layers,

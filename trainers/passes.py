@@ -1,0 +1,136 @@
+"""The passes without gradient: frozen columns of an iteration, before anything is learned.
+
+Each pass goes over the rows in buckets of equal length, and puts its numbers back where the rows
+stand; what is computed beside a row changes it by rounding alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from agentgym_suite.trainers.algorithm import Algorithm, PolicyOutputs
+from agentgym_suite.trainers.batch import StepBatch
+from agentgym_suite.trainers.hidden_states import Ids, length_buckets
+from agentgym_suite.trainers.logprobs import Forward, policy_outputs
+from agentgym_suite.trainers.models import boundary_values, token_values
+
+
+def old_policy_pass(
+    batch: StepBatch, policy: Any, algorithm: Algorithm, forward: Forward, most_tokens: int
+) -> StepBatch:
+    """Fill ``old_logprobs``, and V and Q where the policy itself is read for them."""
+    forward = replace(forward, entropy=False)
+    outputs = scored(batch, policy, forward, most_tokens)
+    batch = batch.with_columns(old_logprobs=outputs.logprobs)
+    if outputs.v_margin is None or outputs.q_margin is None:
+        return batch
+    return batch.with_columns(
+        v_old=algorithm.read_out(outputs.v_margin), q_old=algorithm.read_out(outputs.q_margin)
+    )
+
+
+def reference_pass(
+    batch: StepBatch, reference: Any, forward: Forward, most_tokens: int
+) -> StepBatch:
+    """Fill ``ref_logprobs``."""
+    forward = replace(forward, entropy=False, value_ids=None)
+    return batch.with_columns(
+        ref_logprobs=scored(batch, reference, forward, most_tokens).logprobs
+    )
+
+
+def teacher_pass(
+    batch: StepBatch,
+    teacher: Any,
+    prompts: Sequence[Ids | None],
+    forward: Forward,
+    most_tokens: int,
+) -> StepBatch:
+    """Fill ``teacher_logprobs``: the same responses behind other prompts; NaN where None."""
+    told = [number for number, prompt in enumerate(prompts) if prompt is not None]
+    column = torch.full(batch.response_mask.shape, float("nan"), dtype=torch.float64)
+    if told:
+        forward = replace(forward, entropy=False, value_ids=None)
+        part = batch.select(told)
+        given = [prompt for prompt in prompts if prompt is not None]
+        found = scored(part, teacher, forward, most_tokens, prompts=given).logprobs
+        column[torch.tensor(told), : found.shape[1]] = found.double()
+    return batch.with_columns(teacher_logprobs=column)
+
+
+def critic_pass(batch: StepBatch, critic: Any, kind: str, most_tokens: int) -> StepBatch:
+    """Fill ``v_old`` (kind "boundary") or ``token_values`` (kind "token")."""
+    prompts = [row.prompt_ids for row in batch.rows]
+    if kind == "boundary":
+        values = torch.zeros(len(batch), dtype=torch.float64)
+        with torch.no_grad():
+            for numbers in length_buckets([len(prompt) for prompt in prompts], most_tokens):
+                found = boundary_values(critic, [prompts[number] for number in numbers])
+                values[numbers] = found.double().cpu()
+        return batch.with_columns(v_old=values)
+    table = torch.zeros(batch.response_mask.shape, dtype=torch.float64)
+    with torch.no_grad():
+        for numbers in _buckets(batch, prompts, most_tokens):
+            found = token_values(critic, batch.select(numbers)).double().cpu()
+            table[torch.tensor(numbers), : found.shape[1]] = found
+    return batch.with_columns(token_values=table)
+
+
+def scored(
+    batch: StepBatch,
+    model: Any,
+    forward: Forward,
+    most_tokens: int,
+    *,
+    prompts: Sequence[Ids] | None = None,
+) -> PolicyOutputs:
+    """``policy_outputs`` of a whole batch without gradient, in float64 on the host."""
+    given = [row.prompt_ids for row in batch.rows] if prompts is None else list(prompts)
+    parts: list[tuple[list[int], PolicyOutputs]] = []
+    with torch.no_grad():
+        for numbers in _buckets(batch, given, most_tokens):
+            found = policy_outputs(
+                model,
+                batch.select(numbers),
+                forward,
+                prompts=[given[number] for number in numbers],
+            )
+            parts.append((numbers, found))
+
+    def gathered(pick: Callable[[PolicyOutputs], Tensor | None]) -> Tensor | None:
+        whole: Tensor | None = None
+        for numbers, found in parts:
+            value = pick(found)
+            if value is None:
+                return None
+            value = value.double().cpu()
+            if whole is None:
+                shape = batch.response_mask.shape if value.dim() == 2 else (len(batch),)
+                whole = torch.zeros(shape, dtype=torch.float64)
+            if value.dim() == 2:
+                whole[torch.tensor(numbers), : value.shape[1]] = value
+            else:
+                whole[torch.tensor(numbers)] = value
+        return whole
+
+    logprobs = gathered(lambda found: found.logprobs)
+    assert logprobs is not None
+    return PolicyOutputs(
+        logprobs=logprobs,
+        entropy=gathered(lambda found: found.entropy),
+        v_margin=gathered(lambda found: found.v_margin),
+        q_margin=gathered(lambda found: found.q_margin),
+    )
+
+
+def _buckets(batch: StepBatch, prompts: Sequence[Ids], most_tokens: int) -> list[list[int]]:
+    sizes = [
+        len(prompt) + len(row.response_ids)
+        for prompt, row in zip(prompts, batch.rows, strict=True)
+    ]
+    return length_buckets(sizes, most_tokens)

@@ -1,0 +1,225 @@
+"""One optimizer step: a mini-batch in micro-batches whose shares add up to one loss.
+
+Denominators and the sums of log-ratios belong to the whole mini-batch and are known before the
+first backward. Nothing is averaged over micro-batches, so how rows are cut changes no gradient.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from agentgym_suite.errors import TrainingError
+from agentgym_suite.trainers.algorithm import Algorithm, Loss, PolicyOutputs, Sums
+from agentgym_suite.trainers.batch import StepBatch
+from agentgym_suite.trainers.logprobs import Forward, policy_outputs
+from agentgym_suite.trainers.minibatch import microbatches
+from agentgym_suite.trainers.models import boundary_values, token_values
+from agentgym_suite.trainers.stats import Reducer
+
+
+@dataclass(slots=True)
+class Learner:
+    """A network with its optimizer and the schedule of its learning rate.
+
+    Attributes:
+        model: what learns.
+        optimizer: over its parameters.
+        learning_rate: after the warm-up.
+        warmup: optimizer steps over which the rate rises from 0.
+        grad_clip: largest norm of the gradient.
+        steps: optimizer steps taken.
+    """
+
+    model: Any
+    optimizer: torch.optim.Optimizer
+    learning_rate: float
+    warmup: int = 0
+    grad_clip: float = 1.0
+    steps: int = 0
+
+    @classmethod
+    def make(
+        cls, model: Any, learning_rate: float, *, warmup: int, grad_clip: float, decay: float
+    ) -> Learner:
+        """AdamW with betas (0.9, 0.999) over the parameters that have gradients."""
+        weights = [weight for weight in model.parameters() if weight.requires_grad]
+        optimizer = torch.optim.AdamW(
+            weights, lr=learning_rate, betas=(0.9, 0.999), weight_decay=decay
+        )
+        return cls(model, optimizer, learning_rate, warmup, grad_clip)
+
+    def step(self) -> float:
+        """Apply the gradient; the norm it had.
+
+        Raises:
+            TrainingError: it is not finite; the weights are as they were.
+        """
+        weights = [weight for group in self.optimizer.param_groups for weight in group["params"]]
+        norm = float(torch.nn.utils.clip_grad_norm_(weights, self.grad_clip))
+        if not math.isfinite(norm):
+            self.optimizer.zero_grad(set_to_none=True)
+            raise TrainingError(
+                f"the gradient of optimizer step {self.steps + 1} has norm {norm}; the weights "
+                "are unchanged: lower the learning rate, or go on from an earlier checkpoint"
+            )
+        self.steps += 1
+        rate = self.learning_rate * min(1.0, self.steps / max(1, self.warmup))
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return norm
+
+
+@dataclass(slots=True)
+class Tally:
+    """Metrics of an iteration's mini-batches: means, and the range of the ratio."""
+
+    values: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    ratio_min: float = math.inf
+    ratio_max: float = -math.inf
+
+    def add(self, metrics: Mapping[str, float]) -> None:
+        """One mini-batch's numbers."""
+        for name, value in metrics.items():
+            self.values[name].append(value)
+
+    def ratios(self, loss: Loss) -> None:
+        """The range of one micro-batch's ratios."""
+        if loss.ratio_range is not None:
+            self.ratio_min = min(self.ratio_min, loss.ratio_range[0])
+            self.ratio_max = max(self.ratio_max, loss.ratio_range[1])
+
+    def summary(self) -> dict[str, float]:
+        """Mean of each metric over the mini-batches."""
+        found = {name: math.fsum(line) / len(line) for name, line in self.values.items()}
+        if self.ratio_min <= self.ratio_max:
+            found |= {"ratio/min": self.ratio_min, "ratio/max": self.ratio_max}
+        return found
+
+
+def update_policy(
+    learner: Learner,
+    minibatch: StepBatch,
+    algorithm: Algorithm,
+    forward: Forward,
+    reducer: Reducer,
+    *,
+    most_tokens: int,
+    tally: Tally,
+) -> None:
+    """One step of the policy on a prepared mini-batch.
+
+    Raises:
+        TrainingError: a loss or the gradient is not finite; the weights are as they were.
+    """
+    device = learner.model.device
+    micros = [
+        micro.to(device, _loss_dtype(learner.model))
+        for micro in microbatches(minibatch, most_tokens)
+    ]
+    needs, model = algorithm.needs, learner.model
+    sums = Sums()
+    for micro in micros:
+        sums += algorithm.count(micro)
+    only: PolicyOutputs | None = None
+    if needs.log_ratio_pass:
+        if len(micros) == 1 and not needs.clip_bias_pass:
+            only = policy_outputs(model, micros[0], forward)
+            sums += algorithm.measure(micros[0], only)
+        else:
+            with torch.no_grad():
+                for micro in micros:
+                    sums += algorithm.measure(micro, policy_outputs(model, micro, forward))
+    sums = sums.reduced(reducer)
+    if needs.clip_bias_pass:
+        for micro in micros:
+            algorithm.clip_bias(micro, policy_outputs(model, micro, forward), sums).backward()
+        sums = sums.with_clip_bias_norm(_gradient_norm(learner))
+        learner.optimizer.zero_grad(set_to_none=True)
+
+    def share(micro: StepBatch) -> Loss:
+        outputs = policy_outputs(model, micro, forward) if only is None else only
+        return algorithm.loss(micro, outputs, sums)
+
+    _descend(learner, micros, share, tally, "grad/policy")
+
+
+def update_critic(
+    learner: Learner,
+    minibatch: StepBatch,
+    algorithm: Algorithm,
+    reducer: Reducer,
+    *,
+    most_tokens: int,
+    tally: Tally,
+) -> None:
+    """One step of the critic on a prepared mini-batch.
+
+    Raises:
+        TrainingError: a loss or the gradient is not finite; the weights are as they were.
+    """
+    device, critic = learner.model.device, learner.model
+    micros = [
+        micro.to(device, _loss_dtype(critic)) for micro in microbatches(minibatch, most_tokens)
+    ]
+    sums = Sums()
+    for micro in micros:
+        sums += algorithm.count(micro)
+    sums = sums.reduced(reducer)
+
+    def share(micro: StepBatch) -> Loss:
+        if algorithm.needs.critic == "boundary":
+            values = boundary_values(critic, [row.prompt_ids for row in micro.rows])
+        else:
+            values = token_values(critic, micro)
+        return algorithm.critic_loss(micro, values, sums)
+
+    _descend(learner, micros, share, tally, "grad/critic")
+
+
+def _descend(
+    learner: Learner,
+    micros: Sequence[StepBatch],
+    share: Callable[[StepBatch], Loss],
+    tally: Tally,
+    norm_name: str,
+) -> None:
+    metrics: dict[str, float] = defaultdict(float)
+    for micro in micros:
+        loss = share(micro)
+        if not math.isfinite(float(loss.total.detach())):
+            learner.optimizer.zero_grad(set_to_none=True)
+            first = micro.rows[0]
+            raise TrainingError(
+                f"the loss of {len(micro)} rows from trajectory {first.trajectory_id!r}, step "
+                f"{first.step_index} on, is {float(loss.total.detach())}; the weights are "
+                "unchanged: lower the learning rate, or go on from an earlier checkpoint"
+            )
+        loss.total.backward()
+        tally.ratios(loss)
+        for name, value in loss.metrics.items():
+            metrics[name] += value
+    metrics[norm_name] = learner.step()
+    tally.add(metrics)
+
+
+def _gradient_norm(learner: Learner) -> float:
+    gradients = [
+        weight.grad.norm()
+        for group in learner.optimizer.param_groups
+        for weight in group["params"]
+        if weight.grad is not None
+    ]
+    return float(torch.stack(gradients).norm()) if gradients else 0.0
+
+
+def _loss_dtype(model: Any) -> torch.dtype:
+    """Losses are computed in float32, or wider where the model is."""
+    return torch.float64 if model.dtype == torch.float64 else torch.float32
