@@ -20,6 +20,7 @@ COMMAND_MODULES = (
     "agentgym_suite.indexes.cli",
     "agentgym_suite.servers.cli",
     "agentgym_suite.evaluation.cli",
+    "agentgym_suite.trainers.cli",
     "agentgym_suite.doctor",
 )
 
@@ -28,7 +29,7 @@ def build_parser() -> argparse.ArgumentParser:
     """The parser of every command."""
     parser = argparse.ArgumentParser(
         prog="agentgym-suite",
-        description="Environments for language-model agents: play, serve, evaluate.",
+        description="Environments for language-model agents: play, serve, evaluate, train.",
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {suite_version()}")
     parser.set_defaults(run=partial(_help, parser))

@@ -6,7 +6,7 @@ import re
 
 STOP_WORDS = frozenset(
     "a an and are around at by can for from in into is it its looking middle of on or quickly see "
-    "some that the there this to under up with you your".split()
+    "some that the there this to up with you your".split()
 )
 """Words that a small policy does without; negations and numbers are none of them."""
 

@@ -359,9 +359,10 @@ def _compact(prompt: PromptInput) -> list[Message]:
 
 def _terse(prompt: PromptInput) -> list[Message]:
     sight = plain_words(prompt.observation.replace(prompt.goal, ""), _TERSE_WORDS)
+    goal = plain_words(prompt.goal, _TERSE_WORDS)
     actions = " | ".join(past.action for past in prompt.history)
-    lines = [f"goal: {prompt.goal}" if prompt.goal else "", f"now: {sight}", f"did: {actions}"]
-    return [Message("user", "\n".join(line for line in lines if line))]
+    parts = (f"goal {goal}" if goal else "", f"now {sight}", f"did {actions}" if actions else "")
+    return [Message("user", " ".join(part for part in parts if part))]
 
 
 PROMPT_TEMPLATES: Mapping[str, PromptTemplate] = {
@@ -374,6 +375,6 @@ PROMPT_TEMPLATES: Mapping[str, PromptTemplate] = {
         PromptTemplate("compact", 1, "raw", 2, _compact),
         PromptTemplate("react", 1, "react", None, _react),
         PromptTemplate("tools", 1, "openai", None, _tools),
-        PromptTemplate("terse", 1, "raw", 4, _terse),
+        PromptTemplate("terse", 1, "raw", 3, _terse),
     )
 }

@@ -120,9 +120,7 @@ def imitation_loss(model: Any, pairs: Sequence[tuple[list[int], list[int]]]) -> 
     at = (columns < lengths[:, None]).nonzero(as_tuple=True)
     ids = torch.tensor([token for response in responses for token in response])
     head = model.get_output_embeddings()
-    scores, _ = token_scores(
-        states[:, :-1][at], head, ids.to(states.device), Forward()
-    )
+    scores, _ = token_scores(states[:, :-1][at], head, ids.to(states.device), Forward())
     return -scores.mean()
 
 

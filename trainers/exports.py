@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from transformers import GenerationConfig
 
-from agentgym_suite.files import write_atomic
+from agentgym_suite.engines.loading import LoadedPolicy
+from agentgym_suite.engines.loading import save_policy as write_weights
+from agentgym_suite.files import write_json_atomic
+from agentgym_suite.prompts import prompt_template
 
 RENDERER_FILE = "agentgym_suite.json"
 """Names the prompt template and the reply format beside the weights."""
@@ -47,8 +49,12 @@ def save_policy(
         history_length: the template's window where it was another one.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    renderer = {"prompt": prompt, "history_length": history_length}
-    text = json.dumps(renderer, indent=2, sort_keys=True) + "\n"
-    write_atomic(folder / "agentgym_suite.json", text.encode("utf-8"))
+    write_weights(LoadedPolicy(model, tokenizer), folder)
+    template = prompt_template(prompt)
+    renderer = {
+        "prompt": prompt,
+        "prompt_version": template.version,
+        "reply_format": template.reply_format,
+        "history_length": history_length,
+    }
+    write_json_atomic(folder / RENDERER_FILE, renderer)

@@ -1,33 +1,18 @@
-"""Policies and critics: loading, and the values that a critic gives."""
+"""Networks beside the policy: frozen copies, critics, and the values that a critic gives."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM, AutoModelForTokenClassification, AutoTokenizer
+from transformers import AutoModelForTokenClassification
 
-from agentgym_suite.errors import DataMissing, UsageError
+from agentgym_suite.errors import UsageError
 from agentgym_suite.trainers.batch import StepBatch
 from agentgym_suite.trainers.hidden_states import Ids, boundary_states
-
-
-def load_policy(
-    folder: Path, *, device: str = "cpu", dtype: torch.dtype = torch.float32
-) -> tuple[Any, Any]:
-    """Model and tokenizer of a Hugging Face folder, without dropout.
-
-    Raises:
-        DataMissing: there is no such folder, or no model in it.
-    """
-    if not (folder / "config.json").is_file():
-        raise DataMissing(f"{folder} holds no model; give a folder with a config.json")
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).to(device).eval()
-    return model, AutoTokenizer.from_pretrained(folder)
 
 
 def frozen_copy(model: Any) -> Any:

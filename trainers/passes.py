@@ -39,9 +39,7 @@ def reference_pass(
 ) -> StepBatch:
     """Fill ``ref_logprobs``."""
     forward = replace(forward, entropy=False, value_ids=None)
-    return batch.with_columns(
-        ref_logprobs=scored(batch, reference, forward, most_tokens).logprobs
-    )
+    return batch.with_columns(ref_logprobs=scored(batch, reference, forward, most_tokens).logprobs)
 
 
 def teacher_pass(
@@ -130,7 +128,6 @@ def scored(
 
 def _buckets(batch: StepBatch, prompts: Sequence[Ids], most_tokens: int) -> list[list[int]]:
     sizes = [
-        len(prompt) + len(row.response_ids)
-        for prompt, row in zip(prompts, batch.rows, strict=True)
+        len(prompt) + len(row.response_ids) for prompt, row in zip(prompts, batch.rows, strict=True)
     ]
     return length_buckets(sizes, most_tokens)

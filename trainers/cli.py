@@ -1,0 +1,68 @@
+"""``agentgym-suite train``: learn in an environment, from the command line."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+from pathlib import Path
+
+from agentgym_suite.arguments import settings
+from agentgym_suite.errors import MissingExtra
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the ``train`` command; torch is imported when it runs."""
+    parser = commands.add_parser(
+        "train",
+        help="train a policy in an environment",
+        description="Train a policy by a named algorithm. The same command in the same folder "
+        "goes on where it was stopped. Without --policy, the preset tiny makes a small policy of "
+        "its own and clones a noisy teacher first.",
+    )
+    parser.add_argument("algorithm", metavar="ALGO", help="such as capo, sapo_ar, taspo, grpo, ppo")
+    parser.add_argument("--env", metavar="ID", help="environment (default: the preset's)")
+    parser.add_argument("--policy", metavar="DIR", help="weights and tokenizer to start from")
+    parser.add_argument(
+        "--preset", metavar="NAME", default="paper", help="paper, tiny, public_code"
+    )
+    parser.add_argument("--config", metavar="FILE", type=Path, help="settings in TOML")
+    parser.add_argument(
+        "--set",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="a setting of the run or of the algorithm; an unknown one is an error",
+    )
+    parser.add_argument("--seed", metavar="N", type=int, help="of everything that is drawn")
+    parser.add_argument("--budget-steps", metavar="N", type=int, help="environment steps to spend")
+    parser.add_argument("--threads", metavar="N", type=int, help="processor threads of torch")
+    parser.add_argument("--tensorboard", action="store_true", help="write TensorBoard files, too")
+    parser.add_argument("--force", action="store_true", help="go on with another configuration")
+    parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="folder of the run")
+    parser.set_defaults(run=_train)
+
+
+def _train(args: argparse.Namespace) -> int:
+    for module in ("torch", "transformers"):
+        if importlib.util.find_spec(module) is None:
+            raise MissingExtra("train", "training")
+    # imported here: other commands need no torch
+    from agentgym_suite.trainers.live_view import live_view
+    from agentgym_suite.trainers.run_settings import resolve
+    from agentgym_suite.trainers.running import Training, bound_threads
+
+    given = settings(args.set)
+    named = {
+        "env": args.env,
+        "policy": args.policy,
+        "seed": args.seed,
+        "budget_steps": args.budget_steps,
+    }
+    given |= {name: value for name, value in named.items() if value is not None}
+    configuration = resolve(args.algorithm, args.preset, args.config, given)
+    if args.threads is not None:
+        bound_threads(args.threads)
+    with live_view(configuration) as view:
+        training = Training(configuration, args.out, view, tensorboard=args.tensorboard)
+        training.run(force=args.force)
+    return 0

@@ -1,0 +1,79 @@
+"""A training on the terminal: one line an iteration, and what is being done now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from agentgym_suite.console import console
+from agentgym_suite.trainers.cloning import CloningStep
+from agentgym_suite.trainers.run_settings import Configuration
+
+_COLUMNS = {
+    "steps": "env_steps",
+    "success": "rollout/success",
+    "invalid": "rollout/invalid",
+    "length": "rollout/steps",
+    "loss": "loss/policy",
+    "out of range": "clip/out_of_range",
+    "explained": "value/explained_variance",
+    "T=1": "evaluation/seen/temperature_1",
+    "greedy": "evaluation/seen/temperature_0",
+    "seconds": "wall_s",
+}
+_SHOWN = 20
+
+
+class TrainingView:
+    """Told what a training does; a table on a terminal, plain lines elsewhere."""
+
+    def __init__(self, title: str, target: Console, live: Live | None) -> None:
+        self._title = title
+        self._console = target
+        self._live = live
+        self._rows: list[list[str]] = []
+
+    def cloned(self, step: CloningStep) -> None:
+        """One step of cloning."""
+        if step.success is not None:
+            self._console.print(
+                f"cloning step {step.step}: loss {step.loss:.3f}, success {step.success:.3f}"
+            )
+
+    def iterated(self, iteration: int, values: Mapping[str, float]) -> None:
+        """One iteration."""
+        row = [str(iteration), *(_number(values.get(name)) for name in _COLUMNS.values())]
+        self._rows.append(row)
+        if self._live is not None:
+            self._live.update(self._table())
+            return
+        told = zip(("iteration", *_COLUMNS), row, strict=True)
+        self._console.print("  ".join(f"{name} {value}" for name, value in told if value))
+
+    def _table(self) -> Table:
+        table = Table("iteration", *_COLUMNS, title=self._title)
+        for row in self._rows[-_SHOWN:]:
+            table.add_row(*row)
+        return table
+
+
+@contextmanager
+def live_view(configuration: Configuration) -> Iterator[TrainingView]:
+    """The view of one run while the block runs."""
+    target = console(stderr=True, highlight=False)
+    title = f"{configuration.algorithm} in {configuration.run.env}"
+    if not target.is_terminal:
+        yield TrainingView(title, target, None)
+        return
+    with Live(console=target, refresh_per_second=4) as live:
+        yield TrainingView(title, target, live)
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3f}"

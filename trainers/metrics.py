@@ -1,0 +1,68 @@
+"""What a training logs: one JSON line an iteration, and TensorBoard where it is wanted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agentgym_suite.errors import MissingExtra
+from agentgym_suite.files import write_atomic
+
+METRICS_FILE = "metrics.jsonl"
+
+
+class MetricsLog:
+    """The lines of a run's ``metrics.jsonl``.
+
+    Args:
+        folder: of the run.
+        tensorboard: write TensorBoard's event files, too.
+
+    Raises:
+        MissingExtra: TensorBoard is wanted and not installed.
+    """
+
+    def __init__(self, folder: Path, *, tensorboard: bool = False) -> None:
+        self._path = folder / METRICS_FILE
+        self._board = _open_board(folder / "tensorboard") if tensorboard else None
+
+    def keep(self, iteration: int) -> None:
+        """Forget what came after an iteration: a resumed run writes it anew."""
+        lines = [line for line in read_metrics(self._path) if line["iteration"] <= iteration]
+        text = "".join(_line(line) for line in lines)
+        write_atomic(self._path, text.encode("utf-8"))
+
+    def write(self, iteration: int, values: Mapping[str, float]) -> None:
+        """One iteration."""
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(_line({"iteration": iteration, **values}))
+        if self._board is not None:
+            for name, value in values.items():
+                self._board.add_scalar(name, value, iteration)
+
+    def close(self) -> None:
+        """Finish TensorBoard's files."""
+        if self._board is not None:
+            self._board.close()
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """The whole lines of a ``metrics.jsonl``; a last one that was cut off is none."""
+    if not path.is_file():
+        return []
+    lines = path.read_text("utf-8").splitlines(keepends=True)
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def _line(values: Mapping[str, Any]) -> str:
+    return json.dumps(values, sort_keys=True) + "\n"
+
+
+def _open_board(folder: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise MissingExtra("train", "TensorBoard") from error
+    return SummaryWriter(str(folder))

@@ -1,0 +1,172 @@
+"""One training from its configuration: environment, tasks, start, record of what it was made of."""
+
+from __future__ import annotations
+
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from agentgym_suite.engines.loading import load_policy
+from agentgym_suite.errors import UsageError
+from agentgym_suite.files import json_digest, make_folder, only_writer, write_json_atomic
+from agentgym_suite.making import make_environment
+from agentgym_suite.prompts import prompt_template
+from agentgym_suite.rollouts import MakeEnv
+from agentgym_suite.trainers.checkpoints import Progress
+from agentgym_suite.trainers.hinting import Hinting
+from agentgym_suite.trainers.live_view import TrainingView
+from agentgym_suite.trainers.offline_analyzers import RuleAnalyzer
+from agentgym_suite.trainers.privileged_rows import Privileged
+from agentgym_suite.trainers.run_settings import Configuration
+from agentgym_suite.trainers.starts import StartSettings, make_start
+from agentgym_suite.trainers.task_lists import select_tasks
+from agentgym_suite.trainers.trainer import Played, Trainer
+from agentgym_suite.versions import suite_version
+
+_PACKAGES = ("torch", "transformers", "numpy", "gymnasium")
+
+
+def bound_threads(threads: int) -> None:
+    """Let torch use so many processor threads; for commands, it holds for the whole process.
+
+    Raises:
+        UsageError: fewer than 1.
+    """
+    if threads < 1:
+        raise UsageError(f"threads is {threads}; give at least 1")
+    torch.set_num_threads(threads)
+
+
+class Training:
+    """A run in its folder.
+
+    Args:
+        configuration: every setting, resolved.
+        out: the folder: ``run.json``, ``metrics.jsonl``, ``checkpoints``, ``policy``.
+        view: told what happens.
+        tensorboard: write TensorBoard's files, too.
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        out: Path,
+        view: TrainingView,
+        *,
+        tensorboard: bool = False,
+    ) -> None:
+        self._configuration = configuration
+        self._out = out
+        self._view = view
+        self._tensorboard = tensorboard
+
+    def run(self, *, force: bool = False) -> Progress:
+        """Train to the end of the budget; see ``Trainer.run``."""
+        make_folder(self._out)
+        with only_writer(self._out / "run", None):
+            return self._run(force)
+
+    def _run(self, force: bool) -> Progress:
+        run = self._configuration.run
+        make_env = self._make_env()
+        seen = select_tasks(make_env, run.split, run.most_admissible)
+        unseen: list[str] = []
+        if run.unseen_split:
+            unseen = select_tasks(make_env, run.unseen_split, run.most_admissible)
+        played = Played(make_env, tuple(seen), tuple(unseen))
+        loaded = load_policy(self._start(played), device="auto")
+        write_json_atomic(self._out / "run.json", self._record(played))
+        trainer = Trainer(
+            self._configuration,
+            loaded.module,
+            loaded.tokenizer,
+            played,
+            self._out,
+            privileged=self._privileged(loaded.tokenizer),
+            on_iteration=self._view.iterated,
+            tensorboard=self._tensorboard,
+        )
+        return trainer.run(force=force)
+
+    def _make_env(self) -> MakeEnv:
+        run = self._configuration.run
+        arguments: dict[str, Any] = {"data": run.data} if run.data else {}
+        return lambda: make_environment(run.env, arguments, max_episode_steps=run.horizon or None)
+
+    def _start(self, played: Played) -> Path:
+        run = self._configuration.run
+        if run.policy:
+            return Path(run.policy)
+        if self._configuration.preset != "tiny":
+            raise UsageError("no policy is given; name its folder with --policy")
+        folder = self._out / "start"
+        if not (folder / "agentgym_suite.json").is_file():
+            settings = StartSettings(
+                env_id=run.env,
+                prompt=run.prompt,
+                horizon=run.horizon,
+                max_new_tokens=run.max_new_tokens,
+            )
+            make_start(
+                played.make_env, played.tasks, played.unseen, folder, settings, self._view.cloned
+            )
+        return folder
+
+    def _privileged(self, tokenizer: Any) -> Privileged | None:
+        run, settings = self._configuration.run, self._configuration.settings
+        source = getattr(settings, "pi_source", "none")
+        if source == "none":
+            return None
+        from agentgym_suite.engines.chat_tokenizer import TransformersChatTokenizer
+
+        def encode(text: str) -> list[int]:
+            ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
+            return ids
+
+        return Privileged(
+            Hinting(RuleAnalyzer(), source=source, audit=self._out / "audit", seed=run.seed),
+            TransformersChatTokenizer(tokenizer),
+            encode,
+            prompt_template(run.prompt).reply_format,
+            getattr(settings, "pi_tokens", 256),
+        )
+
+    def _record(self, played: Played) -> dict[str, Any]:
+        return {
+            "configuration": self._configuration.as_dict(),
+            "config_digest": self._configuration.digest,
+            "tasks": {"seen": json_digest(list(played.tasks)), "count": len(played.tasks)},
+            "agentgym_suite": suite_version(),
+            "packages": {name: _version(name) for name in _PACKAGES},
+            "git": _git_state(),
+            "threads": torch.get_num_threads(),
+        }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _git_state() -> dict[str, Any]:
+    folder = str(Path(__file__).parent)
+    commit = _git("-C", folder, "rev-parse", "HEAD")
+    return {
+        "commit": commit,
+        "dirty": None if commit is None else bool(_git("-C", folder, "status", "--porcelain")),
+    }
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", *arguments], capture_output=True, text=True, timeout=10, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

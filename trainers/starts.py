@@ -1,0 +1,116 @@
+"""The start of a tiny policy: words, demonstrations, cloning, and a folder that all can load."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agentgym_suite.engines.tokens import Sampling
+from agentgym_suite.engines.transformers_engine import TransformersEngine
+from agentgym_suite.episodes import EpisodeRequest, PlaySettings
+from agentgym_suite.prompts import StepPrompt
+from agentgym_suite.rollouts import MakeEnv
+from agentgym_suite.trainers.cloning import CloningSettings, CloningStep, clone
+from agentgym_suite.trainers.collector import Collector, RolloutSettings, plan_groups
+from agentgym_suite.trainers.demonstrations import (
+    Targets,
+    cover,
+    demonstrate,
+    noisy_teacher,
+    play_all,
+)
+from agentgym_suite.trainers.exports import save_policy
+from agentgym_suite.trainers.tiny_policy import TinyShape, build_policy, build_tokenizer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartSettings:
+    """How a start is made.
+
+    Attributes:
+        env_id: Gymnasium id.
+        prompt: prompt template.
+        horizon: most steps of an episode.
+        max_new_tokens: most tokens of a reply.
+        noise: probability that the teacher errs at a step.
+        rounds: episodes of the teacher on each task.
+        targets: what is imitated.
+        skipped: actions that the teacher never errs with, since they tell nothing.
+        cloning: how it is imitated.
+        shape: size of the network.
+        seed: of all chance.
+    """
+
+    env_id: str = "ALFWorld-v0"
+    prompt: str = "terse"
+    horizon: int = 20
+    max_new_tokens: int = 12
+    noise: float = 0.4
+    rounds: int = 20
+    targets: Targets = "executed"
+    skipped: frozenset[str] = frozenset(("help", "inventory", "look"))
+    cloning: CloningSettings = field(default_factory=CloningSettings)
+    shape: TinyShape = field(default_factory=TinyShape)
+    seed: int = 0
+
+
+def make_start(
+    make_env: MakeEnv,
+    task_ids: tuple[str, ...],
+    other_ids: tuple[str, ...],
+    folder: Path,
+    settings: StartSettings,
+    on_step: Callable[[CloningStep], None] | None = None,
+) -> float:
+    """Build, clone and write a tiny policy.
+
+    Args:
+        make_env: makes one environment.
+        task_ids: tasks that are demonstrated, and measured.
+        other_ids: tasks whose words the policy should know, too.
+        folder: where the policy goes.
+        settings: how.
+        on_step: told each optimizer step.
+
+    Returns:
+        The share of the tasks that the policy wins at temperature 1.
+    """
+    play = PlaySettings(prompt=StepPrompt(settings.prompt), max_steps=settings.horizon)
+    shown = demonstrate(
+        make_env,
+        task_ids,
+        play,
+        noise=settings.noise,
+        rounds=settings.rounds,
+        seed=settings.seed,
+        targets=settings.targets,
+        skipped=settings.skipped,
+    )
+    requests = [EpisodeRequest(task_id, settings.seed) for task_id in (*task_ids, *other_ids)]
+    texts = cover(play_all(make_env, noisy_teacher(0.0), requests, play))
+    texts += [message.content for one in shown for message in one.messages]
+    tokenizer = build_tokenizer([*texts, *(one.action for one in shown)])
+    model = build_policy(tokenizer, shape=settings.shape, seed=settings.seed)
+    engine = TransformersEngine(model, tokenizer, policy_version="cloning", max_rows=256)
+    rollout = RolloutSettings(
+        env_id=settings.env_id,
+        play=play,
+        sampling=Sampling(
+            max_new_tokens=settings.max_new_tokens, stop_ids=engine.tokenizer.stop_ids
+        ),
+    )
+    collector = Collector(make_env, engine, engine.tokenizer, rollout)
+
+    def success() -> float:
+        requests = plan_groups(task_ids, 2, seed=settings.seed, iteration=0)
+        episodes = collector.collect(requests).episodes
+        return sum(episode.success for episode in episodes) / len(episodes)
+
+    won = 0.0
+    for step in clone(model, tokenizer, shown, settings.cloning, success):
+        won = won if step.success is None else step.success
+        if on_step is not None:
+            on_step(step)
+    save_policy(folder, model, tokenizer, prompt=settings.prompt)
+    return won

@@ -1,0 +1,60 @@
+"""Which tasks a training plays, in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+
+import numpy as np
+
+from agentgym_suite.errors import UsageError
+from agentgym_suite.game import game_of
+from agentgym_suite.rollouts import MakeEnv
+
+
+def select_tasks(make_env: MakeEnv, split: str, most_admissible: int = 0) -> list[str]:
+    """The full ids of a split's tasks, in order.
+
+    Args:
+        make_env: makes one environment.
+        split: a split of its tasks.
+        most_admissible: keep tasks that start with at most so many admissible actions, such as
+            small rooms; 0 keeps all.
+
+    Raises:
+        UsageError: no such split, or no task is kept.
+    """
+    with closing(make_env()) as env:
+        tasks = game_of(env).tasks
+        ids = [tasks.ids[position] for position in tasks.split(split)]
+        if most_admissible:
+            ids = [
+                task_id
+                for task_id in ids
+                if len(env.reset(seed=0, options={"task_id": task_id})[1]["admissible_actions"])
+                <= most_admissible
+            ]
+    if not ids:
+        raise UsageError(
+            f"no task of split {split!r} starts with at most {most_admissible} admissible "
+            "actions; raise most_admissible"
+        )
+    return ids
+
+
+def drawn_tasks(task_ids: Sequence[str], count: int, *, seed: int, start: int) -> list[str]:
+    """The next tasks of an endless order in which every task comes once before any again.
+
+    Args:
+        task_ids: all tasks.
+        count: tasks wanted.
+        seed: of the order.
+        start: tasks drawn before; so a resumed run goes on where it stopped.
+    """
+    found: list[str] = []
+    while len(found) < count:
+        epoch, place = divmod(start + len(found), len(task_ids))
+        order = np.random.Generator(np.random.PCG64([seed, epoch])).permutation(len(task_ids))
+        chosen = order[place : place + count - len(found)]
+        found += [task_ids[number] for number in chosen]
+    return found

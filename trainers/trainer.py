@@ -1,0 +1,392 @@
+"""The reference trainer: one iteration after the other, readable from top to bottom.
+
+sync weights -> collect -> old-policy pass -> reference and critic passes -> advantages on the host
+-> mini-batches -> update -> log -> checkpoint -> evaluate.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from agentgym_suite.engines.tokens import Sampling
+from agentgym_suite.engines.transformers_engine import TransformersEngine
+from agentgym_suite.episodes import PlaySettings
+from agentgym_suite.errors import UsageError
+from agentgym_suite.prompts import StepPrompt, prompt_template
+from agentgym_suite.rewards import reward_preset
+from agentgym_suite.rollouts import MakeEnv
+from agentgym_suite.trainers.algorithm import Algorithm
+from agentgym_suite.trainers.batch import StepBatch, collate
+from agentgym_suite.trainers.checkpoints import (
+    Progress,
+    checkpoints,
+    load_checkpoint,
+    save_checkpoint,
+)
+from agentgym_suite.trainers.collector import (
+    Collection,
+    Collector,
+    RolloutSettings,
+    plan_groups,
+)
+from agentgym_suite.trainers.exports import generation_config, save_policy
+from agentgym_suite.trainers.logprobs import Forward
+from agentgym_suite.trainers.metrics import MetricsLog
+from agentgym_suite.trainers.minibatch import minibatches, padding_share
+from agentgym_suite.trainers.models import frozen_copy, make_critic
+from agentgym_suite.trainers.passes import critic_pass, old_policy_pass, reference_pass
+from agentgym_suite.trainers.privileged_rows import Privileged
+from agentgym_suite.trainers.registry import make_algorithm
+from agentgym_suite.trainers.run_settings import Configuration
+from agentgym_suite.trainers.stats import OneRank, Reducer
+from agentgym_suite.trainers.task_lists import drawn_tasks
+from agentgym_suite.trainers.update import Learner, Tally, update_critic, update_policy
+from agentgym_suite.trainers.value_basis import equalise_value_rows, value_token_ids
+
+OnIteration = Callable[[int, Mapping[str, float]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What is trained on and what is looked at beside it.
+
+    Attributes:
+        make_env: makes one environment.
+        tasks: ids of the training tasks.
+        unseen: ids of tasks that are evaluated only.
+    """
+
+    make_env: MakeEnv
+    tasks: tuple[str, ...]
+    unseen: tuple[str, ...] = ()
+
+
+class Trainer:
+    """One training run in one process.
+
+    Args:
+        configuration: every setting, resolved.
+        policy: the model that is trained, in place.
+        tokenizer: of transformers, with a chat template.
+        played: environment and tasks.
+        out: folder of the run.
+        reducer: sums over ranks.
+        privileged: makes privileged information, for algorithms with a teacher of that kind.
+        on_iteration: told the metrics of each iteration.
+        tensorboard: write TensorBoard's files, too.
+
+    Raises:
+        UsageError: the algorithm needs something that this trainer does not have.
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        policy: Any,
+        tokenizer: Any,
+        played: Played,
+        out: Path,
+        *,
+        reducer: Reducer | None = None,
+        privileged: Privileged | None = None,
+        on_iteration: OnIteration | None = None,
+        tensorboard: bool = False,
+    ) -> None:
+        run, settings = configuration.run, configuration.settings
+        self.configuration = configuration
+        self.algorithm: Algorithm = make_algorithm(
+            configuration.algorithm, configuration.preset, **vars(settings)
+        )
+        _refuse_unmet(self.algorithm, privileged)
+        self.policy, self.tokenizer, self.played, self.out = policy, tokenizer, played, out
+        self.progress = Progress()
+        self._reducer = reducer or OneRank()
+        self._privileged = privileged
+        self._on_iteration = on_iteration
+        self._log = MetricsLog(out, tensorboard=tensorboard)
+        needs = self.algorithm.needs
+        value_ids = None
+        if needs.value_tokens:
+            head = policy.get_output_embeddings().weight
+            value_ids = value_token_ids(len(tokenizer), head.shape[0])
+            if getattr(settings, "init_value_rows", False):
+                equalise_value_rows(head, value_ids)
+        suppressed = tuple(policy.generation_config.suppress_tokens or ())
+        banned = tuple(sorted({*suppressed, *(value_ids or ())}))
+        self.forward = Forward(
+            temperature=run.temperature,
+            banned_ids=banned,
+            value_ids=value_ids,
+            entropy=needs.entropy,
+            share_prefix=run.share_prefix,
+        )
+        self.reference = frozen_copy(policy) if needs.reference else None
+        self.learners = {"policy": self._learner(policy, settings.learning_rate)}
+        if needs.critic != "none":
+            critic = make_critic(policy)
+            self.learners["critic"] = self._learner(critic, settings.critic_learning_rate)
+        self.engine = TransformersEngine(
+            policy, tokenizer, policy_version="start", max_rows=run.concurrency
+        )
+        self._sampling = Sampling(
+            temperature=run.temperature,
+            max_new_tokens=run.max_new_tokens,
+            stop_ids=self.engine.tokenizer.stop_ids,
+            banned_ids=banned,
+        )
+
+    def run(self, *, force: bool = False) -> Progress:
+        """Train until the budget is spent, going on from the last checkpoint if there is one.
+
+        Args:
+            force: go on from a checkpoint of another configuration.
+
+        Raises:
+            UsageError: the checkpoint is of another configuration.
+            TrainingError: a loss or gradient is not finite, or a checkpoint is damaged.
+            EnvError: no trajectory of an iteration could be played.
+        """
+        run = self.configuration.run
+        self._resume(force)
+        while self.progress.env_steps < run.budget_steps:
+            self._iteration()
+        values = self._evaluated(final=True)
+        self._log.write(self.progress.iteration, values)
+        self._tell(values)
+        self._log.close()
+        self.export(self.out / "policy")
+        return self.progress
+
+    def export(self, folder: Path) -> None:
+        """Write the policy as evaluation and other engines load it."""
+        rows = self.policy.get_output_embeddings().weight.shape[0]
+        banned = self.forward.banned_ids
+        self.policy.generation_config = generation_config(
+            self.tokenizer, rows=len(self.tokenizer), banned=[i for i in banned if i < rows]
+        )
+        save_policy(folder, self.policy, self.tokenizer, prompt=self.configuration.run.prompt)
+
+    def _iteration(self) -> None:
+        began, cpu = time.perf_counter(), time.process_time()
+        run, number = self.configuration.run, self.progress.iteration + 1
+        seconds: dict[str, float] = {}
+        version = f"{self.configuration.digest}:{self.progress.iteration}"
+        with _timed(seconds, "sync"):
+            self.engine.load_weights(self.policy.state_dict(), version)
+        with _timed(seconds, "rollout"):
+            collection = self._collect(number)
+        with _timed(seconds, "passes"):
+            batch = self._scored(collection, version, number)
+        prepared = self.algorithm.prepare(batch, self._reducer)
+        with _timed(seconds, "update"):
+            learned = self._learn(prepared.batch, number)
+        self.progress = replace(
+            self.progress,
+            iteration=number,
+            env_steps=self.progress.env_steps + collection.env_steps,
+            episodes=self.progress.episodes + len(collection.episodes),
+            wall_s=self.progress.wall_s + time.perf_counter() - began,
+            cpu_s=self.progress.cpu_s + time.process_time() - cpu,
+        )
+        values = {**collection_metrics(collection), **prepared.metrics, **learned}
+        values |= {f"seconds/{name}": value for name, value in seconds.items()}
+        values["padding"] = padding_share(batch, run.micro_tokens)
+        if run.evaluate_every and number % run.evaluate_every == 0:
+            values |= self._evaluated(final=False)
+        values |= self._standing()
+        self._log.write(number, values)
+        if number % run.checkpoint_every == 0:
+            self._checkpoint()
+        self._tell(values)
+
+    def _collect(self, number: int) -> Collection:
+        run, settings = self.configuration.run, self.configuration.settings
+        tasks = drawn_tasks(
+            self.played.tasks,
+            settings.tasks,
+            seed=run.seed,
+            start=(number - 1) * settings.tasks,
+        )
+        requests = plan_groups(tasks, settings.rollouts, seed=run.seed, iteration=number)
+        return self._collector(self._sampling).collect(requests)
+
+    def _scored(self, collection: Collection, version: str, number: int) -> StepBatch:
+        """The batch with every frozen column that the algorithm needs."""
+        stale = {row.policy_version for row in collection.rows} - {version}
+        if stale:
+            raise UsageError(f"rows were sampled by {min(stale)}, not {version}; collect anew")
+        tokens, needs = self.configuration.run.micro_tokens, self.algorithm.needs
+        rows = collection.rows
+        if self._privileged is not None:
+            rows = self._privileged.told(collection, number)
+        batch = collate(rows, reserved_ids=self.forward.value_ids or ())
+        batch = old_policy_pass(batch, self.policy, self.algorithm, self.forward, tokens)
+        if self.reference is not None:
+            batch = reference_pass(batch, self.reference, self.forward, tokens)
+        if needs.critic != "none":
+            critic = self.learners["critic"].model
+            batch = critic_pass(batch, critic, needs.critic, tokens)
+        if self._privileged is not None:
+            batch = self._privileged.scored(batch, self.policy, self.forward, tokens)
+        return batch
+
+    def _learn(self, batch: StepBatch, number: int) -> dict[str, float]:
+        run, settings = self.configuration.run, self.configuration.settings
+        tally = Tally()
+        for epoch in range(settings.epochs):
+            chance = np.random.Generator(np.random.PCG64([run.seed, number, epoch]))
+            parts = minibatches(
+                batch,
+                unit=settings.minibatch_unit,
+                rows=settings.minibatch_rows,
+                chance=chance,
+            )
+            for numbers in parts:
+                part = batch.select(numbers)
+                update_policy(
+                    self.learners["policy"],
+                    part,
+                    self.algorithm,
+                    self.forward,
+                    self._reducer,
+                    most_tokens=run.micro_tokens,
+                    tally=tally,
+                )
+                if "critic" in self.learners:
+                    update_critic(
+                        self.learners["critic"],
+                        part,
+                        self.algorithm,
+                        self._reducer,
+                        most_tokens=run.micro_tokens,
+                        tally=tally,
+                    )
+        return tally.summary()
+
+    def _evaluated(self, *, final: bool) -> dict[str, float]:
+        """Success on the training tasks and on unseen ones, sampled as trained and greedy."""
+        run = self.configuration.run
+        self.engine.load_weights(self.policy.state_dict(), f"evaluated:{self.progress.iteration}")
+        rounds = 4 if final else run.evaluate_rounds
+        lists = {"seen": self.played.tasks, "unseen": self.played.unseen if final else ()}
+        found: dict[str, float] = {}
+        for temperature, passes in ((1.0, rounds), (0.0, 1)):
+            sampling = replace(self._sampling, temperature=temperature)
+            for name, tasks in lists.items():
+                if tasks:
+                    requests = plan_groups(tasks, passes, seed=run.seed + 1, iteration=-1)
+                    collection = self._collector(sampling).collect(requests)
+                    won = sum(episode.success for episode in collection.episodes)
+                    share = won / len(collection.episodes)
+                    found[f"evaluation/{name}/temperature_{temperature:g}"] = share
+        return found
+
+    def _collector(self, sampling: Sampling) -> Collector:
+        run = self.configuration.run
+        play = PlaySettings(
+            prompt=StepPrompt(run.prompt),
+            reply_format=prompt_template(run.prompt).reply_format,
+            reward=reward_preset(run.reward),
+            max_steps=run.horizon or None,
+        )
+        rollout = RolloutSettings(
+            env_id=run.env,
+            play=play,
+            sampling=sampling,
+            concurrency=run.concurrency,
+            timeout_s=run.episode_timeout_s,
+            attempts=run.attempts,
+            whole_groups=self.algorithm.needs.group,
+        )
+        return Collector(self.played.make_env, self.engine, self.engine.tokenizer, rollout)
+
+    def _learner(self, model: Any, rate: float) -> Learner:
+        run, settings = self.configuration.run, self.configuration.settings
+        return Learner.make(
+            model,
+            rate,
+            warmup=run.warmup_steps,
+            grad_clip=settings.grad_clip,
+            decay=run.weight_decay,
+        )
+
+    def _resume(self, force: bool) -> None:
+        found = checkpoints(self.out / "checkpoints")
+        if found:
+            self.progress = load_checkpoint(
+                found[-1],
+                self.learners,
+                config_digest=self.configuration.digest,
+                force=force,
+            )
+        self._log.keep(self.progress.iteration)
+
+    def _checkpoint(self) -> None:
+        save_checkpoint(
+            self.out / "checkpoints",
+            self.learners,
+            self.progress,
+            config_digest=self.configuration.digest,
+            keep=self.configuration.run.keep_checkpoints,
+        )
+
+    def _standing(self) -> dict[str, float]:
+        return {
+            "env_steps": float(self.progress.env_steps),
+            "episodes": float(self.progress.episodes),
+            "wall_s": self.progress.wall_s,
+            "cpu_s": self.progress.cpu_s,
+            "optimizer_steps": float(self.learners["policy"].steps),
+        }
+
+    def _tell(self, values: Mapping[str, float]) -> None:
+        if self._on_iteration is not None:
+            self._on_iteration(self.progress.iteration, values)
+
+
+def collection_metrics(collection: Collection) -> dict[str, float]:
+    """What an iteration's trajectories were like."""
+    rows, episodes = collection.rows, collection.episodes
+    lengths = [row.length for row in rows]
+    return {
+        "rollout/success": sum(e.success for e in episodes) / len(episodes),
+        "rollout/reward": sum(row.reward for row in rows) / len(episodes),
+        "rollout/steps": len(rows) / len(episodes),
+        "rollout/response_tokens": sum(lengths) / len(rows),
+        "rollout/prompt_tokens": sum(len(row.prompt_ids) for row in rows) / len(rows),
+        "rollout/invalid": sum(not row.valid_action for row in rows) / len(rows),
+        "rollout/cut": sum(row.finish_reason == "length" for row in rows) / len(rows),
+        "rollout/failures": float(len(collection.failures)),
+        "rollout/dropped": float(collection.dropped),
+    }
+
+
+def _refuse_unmet(algorithm: Algorithm, privileged: Privileged | None) -> None:
+    needs = algorithm.needs
+    unmet = {
+        "the value after a truncated trajectory (bootstrap_truncated)": needs.bootstrap,
+        "a divergence over the whole vocabulary": needs.divergence != "none",
+        "another model as teacher": needs.teacher == "model",
+        "privileged information": needs.teacher == "privileged" and privileged is None,
+        "groups drawn again (filter_groups)": needs.resample_uniform_groups > 0,
+    }
+    for name, wanted in unmet.items():
+        if wanted:
+            raise UsageError(
+                f"{algorithm.name} needs {name}, which this trainer does not offer; change the "
+                "setting or take another algorithm"
+            )
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], name: str) -> Iterator[None]:
+    began = time.perf_counter()
+    yield
+    seconds[name] = time.perf_counter() - began
