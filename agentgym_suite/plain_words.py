@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 
-STOP_WORDS = frozenset(
-    "a an and are around at by can for from in into is it its looking middle of on or quickly see "
-    "some that the there this to up with you your".split()
-)
+_LISTED = """
+a an and are around at by can for from in into is it its looking middle of on or quickly see some
+that the there this to up with you your
+"""
+STOP_WORDS = frozenset(_LISTED.split())
 """Words that a small policy does without; negations and numbers are none of them."""
 
 _WORD = re.compile(r"[A-Za-z]+|[0-9]+")

@@ -16,8 +16,10 @@ import torch
 from agentgym_suite.engines.chat_tokenizer import TransformersChatTokenizer
 from agentgym_suite.errors import UsageError
 from agentgym_suite.trainers.demonstrations import Demonstration
-from agentgym_suite.trainers.hidden_states import boundary_states
+from agentgym_suite.trainers.hidden_states import boundary_states, length_buckets
 from agentgym_suite.trainers.logprobs import Forward, token_scores
+
+_BUCKET_TOKENS = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,19 +91,18 @@ def clone(
     for number, chosen in enumerate(_batches(len(pairs), settings), 1):
         for group in optimizer.param_groups:
             group["lr"] = settings.learning_rate * min(1.0, number / max(1, settings.warmup))
-        loss = imitation_loss(model, [pairs[index] for index in chosen])
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        loss = _descend(model, [pairs[index] for index in chosen])
         torch.nn.utils.clip_grad_norm_(weights, settings.grad_clip, error_if_nonfinite=True)
         optimizer.step()
         looked = number - settings.first_look
         if looked >= 0 and looked % settings.look_every == 0:
             won = success()
-            yield CloningStep(number, float(loss.detach()), won)
+            yield CloningStep(number, loss, won)
             if won >= settings.target:
                 return
         else:
-            yield CloningStep(number, float(loss.detach()))
+            yield CloningStep(number, loss)
 
 
 def encoded(tokenizer: Any, shown: Demonstration) -> tuple[list[int], list[int]]:
@@ -112,7 +113,7 @@ def encoded(tokenizer: Any, shown: Demonstration) -> tuple[list[int], list[int]]
 
 
 def imitation_loss(model: Any, pairs: Sequence[tuple[list[int], list[int]]]) -> torch.Tensor:
-    """Mean negative log-probability of the response tokens, each token weighing the same."""
+    """Sum of the negative log-probabilities of the response tokens, in nats."""
     prompts, responses = zip(*pairs, strict=True)
     states = boundary_states(model.base_model, prompts, responses)
     lengths = torch.tensor([len(response) for response in responses])
@@ -121,7 +122,19 @@ def imitation_loss(model: Any, pairs: Sequence[tuple[list[int], list[int]]]) -> 
     ids = torch.tensor([token for response in responses for token in response])
     head = model.get_output_embeddings()
     scores, _ = token_scores(states[:, :-1][at], head, ids.to(states.device), Forward())
-    return -scores.mean()
+    return -scores.sum()
+
+
+def _descend(model: Any, pairs: Sequence[tuple[list[int], list[int]]]) -> float:
+    """Backward of the mean over all response tokens, rows of one length at a time."""
+    tokens = sum(len(response) for _, response in pairs)
+    sizes = [len(prompt) + len(response) for prompt, response in pairs]
+    total = 0.0
+    for numbers in length_buckets(sizes, _BUCKET_TOKENS):
+        loss = imitation_loss(model, [pairs[number] for number in numbers]) / tokens
+        loss.backward()
+        total += float(loss.detach())
+    return total
 
 
 def _batches(count: int, settings: CloningSettings) -> Iterator[list[int]]:

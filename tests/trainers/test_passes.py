@@ -1,0 +1,97 @@
+"""Frozen columns: put where their rows stand, whatever the order and the buckets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+import torch
+
+from agentgym_suite.trainers.batch import StepBatch, collate
+from agentgym_suite.trainers.logprobs import Forward, policy_outputs
+from agentgym_suite.trainers.models import make_critic
+from agentgym_suite.trainers.passes import (
+    critic_pass,
+    old_policy_pass,
+    reference_pass,
+    teacher_pass,
+)
+from agentgym_suite.trainers.registry import make_algorithm
+from tests.engines.small_policy import VOCABULARY, small_module
+from tests.trainers.small_batches import mixed_rows
+
+VALUE_IDS = (VOCABULARY - 2, VOCABULARY - 1)
+FORWARD = Forward(temperature=0.8, banned_ids=VALUE_IDS)
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    return small_module().double()
+
+
+@pytest.fixture(scope="module")
+def batch() -> StepBatch:
+    return collate(mixed_rows())
+
+
+def test_old_logprobs_are_the_policys_own(model: Any, batch: StepBatch) -> None:
+    capo = make_algorithm("capo")
+    found = old_policy_pass(batch, model, capo, FORWARD, 24).old_logprobs
+    with torch.no_grad():
+        wanted = policy_outputs(model, batch, FORWARD).logprobs
+    assert found is not None
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
+    assert found.dtype == torch.float64
+
+
+def test_rows_in_another_order_get_the_same_numbers(model: Any, batch: StepBatch) -> None:
+    order = list(range(len(batch)))[::-1]
+    found = reference_pass(batch, model, FORWARD, 24).ref_logprobs
+    turned = reference_pass(batch.select(order), model, FORWARD, 40).ref_logprobs
+    assert found is not None and turned is not None
+    torch.testing.assert_close(found[order], turned, rtol=0, atol=1e-12)
+
+
+def test_values_are_read_from_the_policy_where_it_has_value_tokens(
+    model: Any, batch: StepBatch
+) -> None:
+    sapo = make_algorithm("sapo_ar", r_max=2.0, value_temperature=3.0)
+    forward = Forward(banned_ids=VALUE_IDS, value_ids=VALUE_IDS)
+    found = old_policy_pass(batch, model, sapo, forward, 24)
+    with torch.no_grad():
+        outputs = policy_outputs(model, batch, forward)
+    assert found.v_old is not None and outputs.v_margin is not None
+    wanted = 2.0 * (outputs.v_margin / 3.0).clamp(-1, 1)
+    torch.testing.assert_close(found.v_old, wanted, rtol=0, atol=1e-12)
+    assert not torch.equal(found.v_old, found.q_old)
+
+
+@pytest.mark.parametrize("kind", ["boundary", "token"])
+def test_a_critic_fills_its_column(model: Any, batch: StepBatch, kind: str) -> None:
+    critic = make_critic(model)
+    torch.nn.init.normal_(critic.score.weight, generator=torch.Generator().manual_seed(0))
+    narrow, wide = (critic_pass(batch, critic, kind, most) for most in (16, 4000))
+    name = "v_old" if kind == "boundary" else "token_values"
+    one, other = getattr(narrow, name), getattr(wide, name)
+    torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
+    assert one.std() > 0
+
+
+def test_a_teacher_scores_the_same_responses_behind_other_prompts(
+    model: Any, batch: StepBatch
+) -> None:
+    prompts = [
+        (9, 8, 7, *row.prompt_ids) if number % 2 else None for number, row in enumerate(batch.rows)
+    ]
+    found = teacher_pass(batch, model, prompts, FORWARD, 30).teacher_logprobs
+    assert found is not None
+    with torch.no_grad():
+        alone = policy_outputs(
+            model, batch.select([1]), FORWARD, prompts=[prompts[1] or ()]
+        ).logprobs[0]
+    torch.testing.assert_close(found[1, : len(alone)], alone, rtol=0, atol=1e-12)
+    assert found[0].isnan().all()
+    assert teacher_pass(batch, model, [None] * len(batch), FORWARD, 30).teacher_logprobs is not None

@@ -1,0 +1,75 @@
+"""A training of seconds: the counting game, a policy of some thousand parameters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+
+from agentgym_suite.episodes import EpisodeRequest, PlaySettings
+from agentgym_suite.prompts import StepPrompt
+from agentgym_suite.trainers.demonstrations import cover, noisy_teacher, play_all
+from agentgym_suite.trainers.run_settings import Configuration, resolve
+from agentgym_suite.trainers.tiny_policy import TinyShape, build_policy, build_tokenizer
+from agentgym_suite.trainers.trainer import Played, Trainer
+from tests.counting import CountingEnv
+
+SHAPE = TinyShape(hidden=32, layers=1, mlp=48, heads=2, kv_heads=1, head_width=16, window=128)
+TASKS = tuple(f"count-{number}" for number in range(10, 14))
+PLAY = PlaySettings(prompt=StepPrompt("terse"), max_steps=8)
+
+
+def counting() -> gym.Env[str, str]:
+    """One environment."""
+    return CountingEnv()
+
+
+def words() -> list[str]:
+    """Everything that can be read or written in the game."""
+    requests = [EpisodeRequest(task, 0) for task in TASKS]
+    played = play_all(counting, noisy_teacher(0.0), requests, PLAY)
+    numbers = " ".join(map(str, range(25)))
+    return [*cover(played), f"{numbers} of", "now Count to did now boom"]
+
+
+def policy(seed: int = 0, **shape: Any) -> tuple[Any, Any]:
+    """Model and tokenizer; always the same for a seed."""
+    tokenizer = build_tokenizer(words())
+    return build_policy(tokenizer, shape=SHAPE, seed=seed), tokenizer
+
+
+def configuration(algorithm: str, **given: Any) -> Configuration:
+    """Small numbers for everything."""
+    small = {
+        "env": "Counting-v0",
+        "split": "train",
+        "unseen_split": "",
+        "most_admissible": 0,
+        "horizon": 8,
+        "prompt": "terse",
+        "max_new_tokens": 6,
+        "warmup_steps": 0,
+        "tasks": 2,
+        "rollouts": 2,
+        "minibatch_rows": 12,
+        "micro_tokens": 128,
+        "budget_steps": 60,
+        "evaluate_every": 0,
+        "checkpoint_every": 1,
+        "learning_rate": 1e-3,
+    }
+    return resolve(algorithm, "tiny", None, {**small, **given})
+
+
+def trainer(algorithm: str, out: Path, *, seed: int = 0, more: Any = None, **given: Any) -> Trainer:
+    """A trainer at its start."""
+    model, tokenizer = policy(seed)
+    return Trainer(
+        configuration(algorithm, **given),
+        model,
+        tokenizer,
+        Played(counting, TASKS),
+        out,
+        **(more or {}),
+    )
