@@ -11,6 +11,7 @@ SOURCES := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
 .PHONY: help leaderboard test check lint typecheck docs benchmark parity-lucene parity-alfworld parity-qa parity-openenv official-suites test-ray walkthroughs benchmark-alfworld benchmark-retrieval benchmark-kinds benchmark-selector retrieval-recall benchmark-servers benchmark-harness benchmark-report benchmark-resume fuzz-openapi papers-litsearch papers-scale benchmark-qdrant scale oracle-alfworld benchmark-engine test-vllm models-smoke clean
+.PHONY: help leaderboard test check lint typecheck docs benchmark parity-lucene parity-alfworld parity-qa parity-openenv official-suites learn benchmark-update test-ray walkthroughs benchmark-alfworld benchmark-retrieval benchmark-kinds benchmark-selector retrieval-recall benchmark-servers fuzz-openapi papers-litsearch papers-scale benchmark-qdrant scale oracle-alfworld clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -108,6 +109,12 @@ fuzz-openapi: $(VENVS)/fuzz/ready ## the environment server by its own descripti
 parity-openenv: $(VENVS)/openenv/ready ## OpenEnv's own client against the local environments
 	@$(VENVS)/openenv/bin/python benchmarks/parity_openenv.py
 
+learn: $(VENVS)/train/ready ## CAPO, SAPO, TASPO, PPO and GRPO from one start on small households, one seed: table and curves
+	@$(VENVS)/train/bin/python benchmarks/learn.py --out runs/learn
+
+benchmark-update: $(VENVS)/train/ready ## one training pass at a vocabulary of 151,936 beside full padded logits
+	@$(VENVS)/train/bin/python benchmarks/update_throughput.py
+
 official-suites: $(VENVS)/test/ready ## the four official ALFWorld suites, oracle and random
 	@$(VENVS)/test/bin/python benchmarks/official_suites.py --report benchmarks/official_suites.json
 
@@ -159,6 +166,11 @@ $(VENVS)/textworld/ready: $(SOURCES)
 $(VENVS)/retrieval/ready: $(SOURCES)
 	$(call new_venv,$(VENVS)/retrieval)
 	@$(VENVS)/retrieval/bin/python $(PIP) -e '.[retrieval]' fastapi
+	@touch $@
+
+$(VENVS)/train/ready: $(SOURCES)
+	$(call new_venv,$(VENVS)/train)
+	@$(VENVS)/train/bin/python $(PIP) -e '.[train]'
 	@touch $@
 
 $(VENVS)/fuzz/ready: $(SOURCES)
