@@ -36,7 +36,8 @@ def minibatches(
             found.append([])
         found[-1] += chains[place]
     if len(found) > 1 and len(found[-1]) < rows / 2:
-        found[-2] += found.pop()
+        rest = found.pop()
+        found[-1] += rest
     return found
 
 

@@ -51,7 +51,8 @@ def test_they_are_those_of_the_full_softmax(
     settings = Forward(
         temperature=temperature, banned_ids=VALUE_IDS, entropy=True, most_logits=most_logits
     )
-    found = policy_outputs(model, batch, settings)
+    with torch.no_grad():
+        found = policy_outputs(model, batch, settings)
     assert found.entropy is not None
     for number, step in enumerate(batch.rows):
         with torch.no_grad():
@@ -98,7 +99,8 @@ def test_the_policy_moves_no_value_row_and_the_margins_move_both(
 
 def test_margins_are_raw_logits_at_the_two_boundaries(model: Any, batch: StepBatch) -> None:
     settings = Forward(temperature=0.5, banned_ids=VALUE_IDS, value_ids=VALUE_IDS)
-    found = policy_outputs(model, batch, settings)
+    with torch.no_grad():
+        found = policy_outputs(model, batch, settings)
     assert found.v_margin is not None and found.q_margin is not None
     for number, step in enumerate(batch.rows):
         ids = torch.tensor([step.prompt_ids + step.response_ids])
@@ -142,8 +144,9 @@ def test_values_before_tokens_begin_with_the_value_at_the_boundary(
 ) -> None:
     critic = make_critic(model)
     torch.nn.init.normal_(critic.score.weight, generator=torch.Generator().manual_seed(1))
-    at_boundary = boundary_values(critic, [step.prompt_ids for step in batch.rows])
-    by_token = token_values(critic, batch)
+    with torch.no_grad():
+        at_boundary = boundary_values(critic, [step.prompt_ids for step in batch.rows])
+        by_token = token_values(critic, batch)
     first = batch.response_mask[:, 0]
     torch.testing.assert_close(by_token[first, 0], at_boundary[first], rtol=0, atol=1e-12)
     assert not by_token[~batch.response_mask].any()
