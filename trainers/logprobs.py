@@ -121,7 +121,7 @@ def token_scores(
         scores.append(score)
         entropies.append(entropy)
     if not scores:
-        empty = states.sum(-1).float()  # no token, yet part of the graph
+        empty = _wide(states.sum(-1))  # no token, yet part of the graph
         return empty, empty if settings.entropy else None
     return torch.cat(scores), torch.cat(entropies) if settings.entropy else None
 
