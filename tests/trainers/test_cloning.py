@@ -13,6 +13,7 @@ from agentgym_suite.episodes import EpisodeRequest
 from agentgym_suite.errors import UsageError
 from agentgym_suite.trainers.cloning import CloningSettings, clone
 from agentgym_suite.trainers.demonstrations import (
+    Demonstration,
     demonstrate,
     noisy_teacher,
     play_all,
