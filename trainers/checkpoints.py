@@ -74,7 +74,7 @@ def save_checkpoint(
     partial.mkdir()
     with _quiet():
         dcp.save(_states(learners), checkpoint_id=partial / "tensors", no_dist=_alone())
-    manifest = {
+    manifest: dict[str, Any] = {
         "schema": SCHEMA,
         "config_digest": config_digest,
         "progress": asdict(progress),

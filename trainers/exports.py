@@ -51,7 +51,7 @@ def save_policy(
     folder.mkdir(parents=True, exist_ok=True)
     write_weights(LoadedPolicy(model, tokenizer), folder)
     template = prompt_template(prompt)
-    renderer = {
+    renderer: dict[str, Any] = {
         "prompt": prompt,
         "prompt_version": template.version,
         "reply_format": template.reply_format,

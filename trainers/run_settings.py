@@ -39,6 +39,7 @@ class RunSettings:
             "horizon": 20,
             "prompt": "terse",
             "max_new_tokens": 12,
+            "micro_tokens": 4_096,
             "warmup_steps": 30,
             "evaluate_every": 5,
             "checkpoint_every": 5,

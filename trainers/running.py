@@ -19,6 +19,7 @@ from agentgym_suite.trainers.checkpoints import Progress
 from agentgym_suite.trainers.hinting import Hinting
 from agentgym_suite.trainers.live_view import TrainingView
 from agentgym_suite.trainers.offline_analyzers import RuleAnalyzer
+from agentgym_suite.trainers.pi_sources import PiSource
 from agentgym_suite.trainers.privileged_rows import Privileged
 from agentgym_suite.trainers.run_settings import Configuration
 from agentgym_suite.trainers.starts import StartSettings, make_start
@@ -117,7 +118,7 @@ class Training:
 
     def _privileged(self, tokenizer: Any) -> Privileged | None:
         run, settings = self._configuration.run, self._configuration.settings
-        source = getattr(settings, "pi_source", "none")
+        source: PiSource = getattr(settings, "pi_source", "none")
         if source == "none":
             return None
         from agentgym_suite.engines.chat_tokenizer import TransformersChatTokenizer
