@@ -94,7 +94,7 @@ trainer("capo", Path(sys.argv[1]), budget_steps=int(sys.argv[2])).run()
 
 @pytest.mark.skipif(os.name != "posix", reason="SIGKILL is POSIX")
 def test_kill_nine_loses_nothing_but_the_iteration_it_hit(tmp_path: Path) -> None:
-    budget = 400
+    budget = 240
     whole = trainer("capo", tmp_path / "whole", budget_steps=budget)
     whole.run()
     out = tmp_path / "killed"
