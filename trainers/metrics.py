@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym_suite.errors import MissingExtra
-from agentgym_suite.files import write_atomic
+from agentgym_suite.files import make_folder, write_atomic
 
 METRICS_FILE = "metrics.jsonl"
 
@@ -25,6 +25,7 @@ class MetricsLog:
     """
 
     def __init__(self, folder: Path, *, tensorboard: bool = False) -> None:
+        make_folder(folder)
         self._path = folder / METRICS_FILE
         self._board = _open_board(folder / "tensorboard") if tensorboard else None
 
