@@ -10,11 +10,8 @@ from transformers import GenerationConfig
 
 from agentgym_suite.engines.loading import LoadedPolicy
 from agentgym_suite.engines.loading import save_policy as write_weights
-from agentgym_suite.files import write_json_atomic
 from agentgym_suite.prompts import prompt_template
-
-RENDERER_FILE = "agentgym_suite.json"
-"""Names the prompt template and the reply format beside the weights."""
+from agentgym_suite.renderers import Renderer
 
 
 def generation_config(tokenizer: Any, *, rows: int, banned: Sequence[int] = ()) -> GenerationConfig:
@@ -50,11 +47,4 @@ def save_policy(
     """
     folder.mkdir(parents=True, exist_ok=True)
     write_weights(LoadedPolicy(model, tokenizer), folder)
-    template = prompt_template(prompt)
-    renderer: dict[str, Any] = {
-        "prompt": prompt,
-        "prompt_version": template.version,
-        "reply_format": template.reply_format,
-        "history_length": history_length,
-    }
-    write_json_atomic(folder / RENDERER_FILE, renderer)
+    Renderer(prompt, prompt_template(prompt).reply_format, history_length).write(folder)

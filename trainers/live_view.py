@@ -52,7 +52,9 @@ class TrainingView:
             self._live.update(self._table())
             return
         told = zip(("iteration", *_COLUMNS), row, strict=True)
-        self._console.print("  ".join(f"{name} {value}" for name, value in told if value), soft_wrap=True)
+        self._console.print(
+            "  ".join(f"{name} {value}" for name, value in told if value), soft_wrap=True
+        )
 
     def _table(self) -> Table:
         table = Table("iteration", *_COLUMNS, title=self._title)

@@ -14,6 +14,7 @@ from agentgym_suite.errors import UsageError
 from agentgym_suite.files import json_digest, make_folder, only_writer, write_json_atomic
 from agentgym_suite.making import make_environment
 from agentgym_suite.prompts import prompt_template
+from agentgym_suite.renderers import RENDERER_FILE
 from agentgym_suite.rollouts import MakeEnv
 from agentgym_suite.trainers.checkpoints import Progress
 from agentgym_suite.trainers.hinting import Hinting
@@ -104,7 +105,7 @@ class Training:
         if self._configuration.preset != "tiny":
             raise UsageError("no policy is given; name its folder with --policy")
         folder = self._out / "start"
-        if not (folder / "agentgym_suite.json").is_file():
+        if not (folder / RENDERER_FILE).is_file():
             settings = StartSettings(
                 env_id=run.env,
                 prompt=run.prompt,
