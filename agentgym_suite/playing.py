@@ -185,6 +185,7 @@ def _play_trial(
 ) -> str:
     """Play from a reset to an end; the last observation."""
     record.phase = "env"
+    request = record.request
     observation, info = env.reset(seed=request.seed, options={"task_id": request.task_id})
     record.task = Task(str(info["task_id"]), -1, str(info["split"]), str(info["task_family"]))
     record.info, record.provenance = info, str(info["provenance"])
