@@ -34,7 +34,21 @@ def text_of(prompt: StepPrompt, given: PromptInput = INPUT) -> str:
 def test_every_template_shows_the_goal_and_names_a_reply_format(name: str) -> None:
     template = PROMPT_TEMPLATES[name]
     assert template.name == name and template.reply_format in REPLY_FORMATS
-    assert "buy a mug" in text_of(StepPrompt(name))
+    goal = "buy mug" if name == "terse" else "buy a mug"
+    assert goal in text_of(StepPrompt(name))
+
+
+def test_the_terse_template_keeps_what_carries_content() -> None:
+    given = PromptInput(
+        "put a mug in the sink.",
+        "You arrive at drawer 12. On it, you see nothing. Your task is to: put a mug in the sink.",
+        HISTORY,
+        ("click[mug]",),
+    )
+    assert text_of(StepPrompt("terse"), given) == (
+        "goal put mug sink now arrive drawer 12 nothing task did click[2] | click[3] | click[4]"
+    )
+    assert text_of(StepPrompt("terse"), PromptInput("", "x " * 60)) == "now " + "x " * 47 + "x"
 
 
 def test_history_windows() -> None:
