@@ -54,7 +54,7 @@ class TinyShape:
     heads: int = 4
     kv_heads: int = 2
     head_width: int = 32
-    window: int = 512
+    window: int = 2048
     spread: float = 0.06
 
 
