@@ -11,6 +11,8 @@ from agentgym_suite.errors import MissingExtra
 from agentgym_suite.files import make_folder, write_atomic
 
 METRICS_FILE = "metrics.jsonl"
+FINAL = "final"
+"""Marks the last line of a finished run: the evaluation of what it exports."""
 
 
 class MetricsLog:
@@ -30,8 +32,12 @@ class MetricsLog:
         self._board = _open_board(folder / "tensorboard") if tensorboard else None
 
     def keep(self, iteration: int) -> None:
-        """Forget what came after an iteration: a resumed run writes it anew."""
-        lines = [line for line in read_metrics(self._path) if line["iteration"] <= iteration]
+        """Forget the end, and what came after an iteration: a resumed run writes it anew."""
+        lines = [
+            line
+            for line in read_metrics(self._path)
+            if line["iteration"] <= iteration and FINAL not in line
+        ]
         text = "".join(_line(line) for line in lines)
         write_atomic(self._path, text.encode("utf-8"))
 

@@ -38,7 +38,7 @@ from agentgym_suite.trainers.collector import (
 )
 from agentgym_suite.trainers.exports import generation_config, save_policy
 from agentgym_suite.trainers.logprobs import Forward
-from agentgym_suite.trainers.metrics import MetricsLog
+from agentgym_suite.trainers.metrics import FINAL, MetricsLog
 from agentgym_suite.trainers.minibatch import minibatches, padding_share
 from agentgym_suite.trainers.models import frozen_copy, make_critic
 from agentgym_suite.trainers.passes import critic_pass, old_policy_pass, reference_pass
@@ -158,7 +158,7 @@ class Trainer:
         while self.progress.env_steps < run.budget_steps:
             self._iteration()
         values = self._evaluated(final=True)
-        self._log.write(self.progress.iteration, values)
+        self._log.write(self.progress.iteration, {FINAL: 1.0, **values})
         self._tell(values)
         self._log.close()
         self.export(self.out / "policy")

@@ -1,0 +1,84 @@
+"""A whole run from the command line, and the start that a tiny policy gets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import gymnasium as gym
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from agentgym_suite.cli import main
+from agentgym_suite.engines.transformers_engine import TransformersEngine
+from agentgym_suite.prompts import Message
+from agentgym_suite.renderers import Renderer
+from agentgym_suite.trainers.cloning import CloningSettings, CloningStep
+from agentgym_suite.trainers.exports import save_policy
+from agentgym_suite.trainers.metrics import METRICS_FILE, read_metrics
+from agentgym_suite.trainers.starts import StartSettings, make_start
+from tests.trainers.tiny_training import SHAPE, TASKS, counting, policy
+
+ENV_ID = "CountingForTraining-v0"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def registered() -> Iterator[None]:
+    gym.register(ENV_ID, entry_point="tests.counting:CountingEnv", max_episode_steps=8)
+    yield
+    del gym.registry[ENV_ID]
+
+
+def test_a_run_from_the_command_line_leaves_what_it_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, tokenizer = policy()
+    save_policy(tmp_path / "start", model, tokenizer, prompt="terse")
+    config = tmp_path / "run.toml"
+    config.write_text(
+        'horizon = 8\nunseen_split = "test"\ntasks = 3\nrollouts = 2\nmost_admissible = 0\n'
+        "minibatch_rows = 16\nevaluate_every = 1\ncheckpoint_every = 1\nmax_new_tokens = 6\n"
+    )
+    command = ["train", "capo", "--preset", "tiny", "--env", ENV_ID, "--config", str(config)]
+    command += ["--policy", str(tmp_path / "start"), "--budget-steps", "60"]
+    out = tmp_path / "out"
+    assert main([*command, "--seed", "3", "--out", str(out)]) == 0
+    record = json.loads((out / "run.json").read_text("utf-8"))
+    assert record["configuration"]["run"]["seed"] == 3
+    assert record["configuration"]["settings"]["tasks"] == 3
+    assert record["packages"]["torch"]
+    lines = read_metrics(out / METRICS_FILE)
+    assert lines[-2]["env_steps"] >= 60
+    assert {"evaluation/seen/temperature_0", "evaluation/unseen/temperature_1"} <= set(lines[-1])
+    assert Renderer.read(out / "policy").prompt == "terse"
+    told = capsys.readouterr().err
+    assert told.startswith("iteration 1  steps ") and "greedy" in told
+    # the same command has nothing left to do, another seed is another configuration
+    assert main([*command, "--seed", "3", "--out", str(out)]) == 0
+    assert len(read_metrics(out / METRICS_FILE)) == len(lines)
+    assert main([*command, "--seed", "4", "--out", str(out)]) == 2
+    assert "another configuration" in capsys.readouterr().err
+
+
+def test_a_start_knows_the_words_of_its_tasks_and_is_loaded_as_any_policy(tmp_path: Path) -> None:
+    seen: list[CloningStep] = []
+    settings = StartSettings(
+        env_id=ENV_ID,
+        horizon=8,
+        max_new_tokens=6,
+        rounds=2,
+        shape=SHAPE,
+        cloning=CloningSettings(steps=12, batch=8, first_look=6, look_every=6, target=1.0),
+    )
+    won = make_start(counting, TASKS[:2], TASKS[2:], tmp_path, settings, seen.append)
+    assert [step.step for step in seen] == list(range(1, 13))
+    assert won == seen[-1].success
+    assert Renderer.read(tmp_path).prompt == "terse"
+    engine = TransformersEngine.load(tmp_path, device="cpu")
+    unknown = engine._tokenizer._tokenizer.unk_token_id
+    for target in range(11, 15):
+        shown = Message("user", f"now count {target} did add[3] | add[2]")
+        assert unknown not in engine.tokenizer.chat_ids([shown])
