@@ -16,7 +16,7 @@ from agentgym_suite.evaluation.intervals import Interval, task_bootstrap
 
 MOST_ENUMERATED = 20
 PATTERNS = 10_000
-_SLACK = 1e-12  # sums of the same differences in another order
+_SLACK = 1e-12  # sums of the same differences in another order, as a share of their size
 _PATTERNS_AT_ONCE = 4_000_000
 
 
@@ -52,7 +52,7 @@ def sign_flip(differences: ArrayLike, seed: int = 0) -> float:
     n = len(d)
     if n == 0 or not d.any():
         return 1.0
-    bound = abs(d.sum()) - _SLACK
+    bound = abs(d.sum()) - _SLACK * abs(d).sum()
     if n <= MOST_ENUMERATED:
         sums = np.zeros(1)
         for value in d:

@@ -46,6 +46,13 @@ def test_many_tasks_are_sampled() -> None:
     assert 0.05 < sign_flip(mixed) < 0.5
 
 
+@pytest.mark.parametrize("size", [1e-15 / 7, 1e7 / 7])
+def test_sign_flip_knows_no_unit(size: float) -> None:
+    few, many = [1.0, 1.0, -1.0, 2.0, 1.0, 1.0], [1.0, -1.0, 2.0, 1.0, -1.0] * 60
+    for differences in (few, many):
+        assert sign_flip([size * d for d in differences]) == sign_flip(differences)
+
+
 @given(values)
 def test_sign_flip_is_symmetric(d: list[float]) -> None:
     p = sign_flip(d)
