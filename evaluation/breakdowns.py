@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from agentgym_suite.evaluation.episode_keys import EpisodeKey
 from agentgym_suite.evaluation.intervals import Interval, no_interval, success_interval
@@ -81,24 +81,29 @@ def rates(tally: Tally, groups: Mapping[str, str]) -> dict[str, FamilyRate]:
         trials = _trials(tally, keys)
         scores = [tally.summaries[key].score for key in keys if key in tally.summaries]
         score = math.fsum(scores) / len(keys) if tally.complete else None
-        found[group] = FamilyRate(*_rate(tally, trials), score)
+        found[group] = FamilyRate(*_rate(trials, tally.complete), score)
     return found
 
 
-def length_rates(tally: Tally, lengths: Mapping[str, int]) -> dict[str, LengthRate]:
+def length_rates(
+    tally: Tally, lengths: Mapping[str, int], tasks: Collection[str] | None = None
+) -> dict[str, LengthRate]:
     """Success by the steps that the oracle needs: "up to 3", "4", "5", "6", "7-9", "over 9".
 
     Args:
         tally: the records of an environment.
         lengths: task -> steps of the oracle; tasks without are left out.
+        tasks: of these tasks alone, all of whose trials are finished; None takes every task.
     """
-    groups = {task: _length_group(length) for task, length in lengths.items()}
+    complete = tally.complete if tasks is None else True
+    chosen = lengths if tasks is None else lengths.keys() & set(tasks)
+    groups = {task: _length_group(lengths[task]) for task in chosen}
     found = {}
     for group, keys in _by_group(tally, groups).items():
         solved = [key for key in keys if key in tally.summaries and tally.summaries[key].success]
         extra = [tally.summaries[key].n_steps - lengths[key.task_id] for key in solved]
         mean = sum(extra) / len(extra) if extra else None
-        found[group] = LengthRate(*_rate(tally, _trials(tally, keys)), mean)
+        found[group] = LengthRate(*_rate(_trials(tally, keys), complete), mean)
     order = [*(name for _, name in _LENGTHS), _LONGEST]
     return {name: found[name] for name in order if name in found}
 
@@ -135,9 +140,9 @@ def _trials(tally: Tally, keys: Sequence[EpisodeKey]) -> list[list[float]]:
 
 
 def _rate(
-    tally: Tally, trials: Sequence[Sequence[float]]
+    trials: Sequence[Sequence[float]], complete: bool
 ) -> tuple[int, int, float | None, float | None, float | None]:
     """k, n, estimate, low, high."""
-    rate: Interval = success_interval(trials) if tally.complete else no_interval("incomplete")
+    rate: Interval = success_interval(trials) if complete else no_interval("incomplete")
     k = round(sum(map(sum, trials)))
     return k, sum(map(len, trials)), rate.estimate, rate.low, rate.high

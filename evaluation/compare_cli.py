@@ -138,4 +138,4 @@ def _flip_line(pair: Pair, flip: Flip) -> str:
 
 def _length(name: str, rate: LengthRate) -> str:
     extra = "" if rate.extra_steps is None else f", {rate.extra_steps:+.1f} steps"
-    return f"{name}: {percent(None if rate.n == 0 else rate.k / rate.n)} ({rate.k}/{rate.n}{extra})"
+    return f"{name}: {percent(rate.est)} ({rate.k}/{rate.n}{extra})"

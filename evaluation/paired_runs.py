@@ -180,7 +180,7 @@ def _suite_comparison(
         pairs=tuple(pairs),
         remarks=(*remarks, *more),
         warnings=tuple(warnings),
-        oracle_lengths={} if lengths is None else _oracle_lengths(runs, lengths),
+        oracle_lengths={} if lengths is None else _oracle_lengths(runs, lengths, tasks),
     )
 
 
@@ -328,10 +328,15 @@ def _flips(one: _Run, other: _Run, env_id: str, tasks: Sequence[str]) -> Iterato
 
 
 def _oracle_lengths(
-    runs: Sequence[_Run], lengths: Mapping[str, Mapping[str, int]]
+    runs: Sequence[_Run],
+    lengths: Mapping[str, Mapping[str, int]],
+    tasks: Mapping[str, Sequence[str]],
 ) -> dict[str, dict[str, dict[str, LengthRate]]]:
+    """Success on the compared tasks whose oracle's length is known."""
     return {
-        env_id: {run.label: length_rates(run.tallies[env_id], steps) for run in runs}
-        for env_id, steps in lengths.items()
-        if steps and all(env_id in run.tallies for run in runs)
+        env_id: {
+            run.label: length_rates(run.tallies[env_id], lengths[env_id], compared) for run in runs
+        }
+        for env_id, compared in tasks.items()
+        if lengths.get(env_id)
     }

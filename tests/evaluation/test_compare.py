@@ -235,7 +235,7 @@ def test_one_suite_with_other_tasks_is_no_equal_plan(tmp_path: Path) -> None:
     one = play(tmp_path / "a", {}, suite=counting_suite(3))
     other = Path(shutil.copytree(one, tmp_path / "b"))
     tamper(other, lambda h: h["suite"]["content"]["env"][0]["tasks"].pop())
-    write_records(other, records_of(other)[:2])
+    write_records(other, [r for r in records_of(other) if r["key"]["task_id"] != "count-2"])
     with pytest.raises(UsageError, match="planned 3 and 2 episodes"):
         evaluation.compare(one, other)
 
@@ -313,6 +313,26 @@ def test_success_by_the_steps_of_a_recorded_oracle(runs: tuple[Path, Path], tmp_
     assert [(one.k, one.n) for one in lengths["a"].values()] == [(6, 8), (3, 4), (3, 4), (2, 4)]
     assert all(one.extra_steps == 0.0 for one in lengths["a"].values())
     assert evaluation.compare(*runs).suites[0].oracle_lengths == {}
+
+
+def test_only_the_compared_tasks_are_told_by_length(
+    tmp_path: Path, command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suite = counting_suite(20)
+    folders = [play(tmp_path / name, first(20), name=name, suite=suite) for name in "ab"]
+    oracle = play(tmp_path / "o", first(20), name="o", suite=suite)
+    kept = [one for one in records_of(folders[1]) if int(one["key"]["task_id"][6:]) < 10]
+    write_records(folders[1], kept)
+    comparison = evaluation.compare(*folders, common_tasks=True, oracle=oracle)
+    for rates in comparison.suites[0].oracle_lengths[ENV].values():
+        assert [(one.k, one.n, one.est) for one in rates.values()] == [
+            (4, 4, 1.0),
+            (2, 2, 1.0),
+            (2, 2, 1.0),
+            (2, 2, 1.0),
+        ]
+    command(["compare", *map(str, folders), "--common-tasks", "--oracle", str(oracle)])
+    assert "up to 3: 100.0 (4/4, +0.0 steps); 4: 100.0 (2/2" in capsys.readouterr().out
 
 
 # ------------------------------------------------------------------ the command
