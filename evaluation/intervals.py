@@ -1,8 +1,9 @@
-"""Statistics of success and score (evaluation specification, section 8), on numpy alone.
+"""Intervals of success and score, on numpy alone.
 
 Every interval is a pure function that returns an ``Interval``; what draws random numbers takes
 a seed and uses ``numpy.random.Generator(numpy.random.PCG64(seed))``, so that the same records
-give the same interval anywhere.
+give the same interval anywhere. Where all tasks are equal, resampling them says nothing: a rate
+of success then has Wilson's ends, any other quantity a width of zero that is marked.
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ from agentgym_suite.errors import UsageError
 Z_95 = 1.959963984540054
 RESAMPLES = 10_000
 _PERCENTILES = (2.5, 97.5)
+WILSON_DEGENERATE = "wilson-degenerate"
+"""Method of a rate of success whose tasks are all equal: Wilson's ends over the tasks."""
+ALL_EQUAL = "all-tasks-equal"
+"""Method of any other quantity whose tasks are all equal: both ends are the estimate."""
 _DRAWS_AT_ONCE = 4_000_000  # bounds the memory of a bootstrap to some 64 MB
 
 
@@ -46,7 +51,7 @@ def no_interval(reason: str, n: int = 0) -> Interval:
 
 
 def wilson(successes: int, n: int) -> Interval:
-    """The Wilson score interval of a share: one trial of each of ``n`` tasks (section 8.1).
+    """The score interval of a share: one trial of each of ``n`` tasks (Wilson 1927).
 
     Raises:
         UsageError: ``successes`` is not between 0 and ``n``.
@@ -56,14 +61,30 @@ def wilson(successes: int, n: int) -> Interval:
     if n == 0:
         return no_interval("no episodes")
     share = successes / n
+    return Interval(share, *_wilson_ends(share, n), "wilson", n)
+
+
+def _wilson_ends(share: float, n: float) -> tuple[float, float]:
     z2 = Z_95 * Z_95
     shrink = 1.0 + z2 / n
     centre = (share + z2 / (2 * n)) / shrink
     half = Z_95 * math.sqrt(share * (1.0 - share) / n + z2 / (4.0 * n * n)) / shrink
     # At the ends the formula is exact, its rounding is not.
-    low = 0.0 if successes == 0 else centre - half
-    high = 1.0 if successes == n else centre + half
-    return Interval(share, low, high, "wilson", n)
+    return 0.0 if share == 0.0 else centre - half, 1.0 if share == 1.0 else centre + half
+
+
+def _without_spread(estimate: float, n: int, weight: float, *, rate: bool) -> Interval:
+    """The interval of a mean whose resamples are all the same.
+
+    Args:
+        estimate: the mean.
+        n: tasks.
+        weight: how many tasks of equal weight they stand for.
+        rate: whether it is a rate of success.
+    """
+    if not rate:
+        return Interval(estimate, estimate, estimate, ALL_EQUAL, n)
+    return Interval(estimate, *_wilson_ends(estimate, weight), WILSON_DEGENERATE, n)
 
 
 def task_means(trials: Sequence[Sequence[float]]) -> NDArray[np.float64]:
@@ -71,28 +92,33 @@ def task_means(trials: Sequence[Sequence[float]]) -> NDArray[np.float64]:
     return np.array([math.fsum(values) / len(values) for values in trials], dtype=np.float64)
 
 
-def task_bootstrap(means: ArrayLike, *, seed: int = 0, resamples: int = RESAMPLES) -> Interval:
-    """The percentile bootstrap over tasks (section 8.2).
+def task_bootstrap(
+    means: ArrayLike, *, rate: bool = False, seed: int = 0, resamples: int = RESAMPLES
+) -> Interval:
+    """The percentile bootstrap over tasks.
 
     Args:
         means: one value a task, shape (n,).
+        rate: whether they are rates of success, which have Wilson's ends when all are equal.
         seed: of the resampling.
         resamples: how many resamples.
-
-    Returns:
-        The interval; of zero width and marked so when all tasks have the same value.
     """
     column = np.asarray(means, dtype=np.float64).reshape(-1, 1)
-    return task_bootstraps(column, seed=seed, resamples=resamples)[0]
+    return task_bootstraps(column, rate=rate, seed=seed, resamples=resamples)[0]
 
 
 def task_bootstraps(
-    columns: NDArray[np.float64], *, seed: int = 0, resamples: int = RESAMPLES
+    columns: NDArray[np.float64],
+    *,
+    rate: bool = False,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
 ) -> list[Interval]:
     """``task_bootstrap`` of several quantities at once, on the same resampled tasks.
 
     Args:
         columns: one row a task, one column a quantity, shape (n, m).
+        rate: whether all of them are rates of success.
         seed: of the resampling.
         resamples: how many resamples.
     """
@@ -108,8 +134,10 @@ def task_bootstraps(
     return [
         Interval(float(estimate), float(low), float(high), "task-bootstrap", n)
         if differs
-        else Interval(float(estimate), float(estimate), float(estimate), "all-tasks-equal", n)
-        for estimate, low, high, differs in zip(estimates, *bounds, varies, strict=True)
+        else _without_spread(float(first), n, n, rate=rate)
+        for first, estimate, low, high, differs in zip(
+            columns[0], estimates, *bounds, varies, strict=True
+        )
     ]
 
 
@@ -123,33 +151,37 @@ def success_interval(trials: Sequence[Sequence[float]], *, seed: int = 0) -> Int
         return no_interval("no episodes")
     if all(len(values) == 1 for values in trials):
         return wilson(sum(int(values[0]) for values in trials), len(trials))
-    means = task_means(trials)
-    interval = task_bootstrap(means, seed=seed)
-    if interval.method != "all-tasks-equal":
-        return interval
-    n = len(trials)
-    # The rate need not be a multiple of 1/n, so the formula takes the nearest count.
-    ends = wilson(round(float(means[0]) * n), n)
-    return Interval(interval.estimate, ends.low, ends.high, "wilson-degenerate", n)
+    return task_bootstrap(task_means(trials), rate=True, seed=seed)
 
 
 def macro_interval(
-    environments: Sequence[ArrayLike], *, seed: int = 0, resamples: int = RESAMPLES
+    groups: Sequence[ArrayLike],
+    *,
+    rate: bool = False,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
 ) -> Interval:
-    """The mean of the environments' means, each weighing the same (section 8.7).
+    """The mean of the means of environments, or of other groups of tasks, each weighing the same.
 
-    The interval resamples tasks within each environment; standard errors are never pooled.
+    The interval resamples tasks within each group; standard errors are never pooled. Where each
+    group's tasks are all equal, Wilson's ends take as many tasks as would weigh the same in a
+    mean over all: ``m**2 / sum(1/n)`` of ``m`` groups (Kish's effective size).
 
     Args:
-        environments: for each environment one value a task.
+        groups: for each group one value a task.
+        rate: whether the values are rates of success.
         seed: of the resampling.
         resamples: how many resamples.
     """
-    columns = [np.asarray(means, dtype=np.float64).reshape(-1, 1) for means in environments]
+    columns = [np.asarray(means, dtype=np.float64).reshape(-1, 1) for means in groups]
     if not columns or any(len(column) == 0 for column in columns):
         return no_interval("no episodes")
     n = sum(len(column) for column in columns)
     estimate = float(np.mean([column.mean() for column in columns]))
+    if all((column == column[0]).all() for column in columns):
+        estimate = math.fsum(float(column[0, 0]) for column in columns) / len(columns)
+        weight = len(columns) ** 2 / math.fsum(1 / len(column) for column in columns)
+        return _without_spread(estimate, n, weight, rate=rate)
     rng = np.random.Generator(np.random.PCG64(seed))
     means = np.mean([_means_of_draws(column, rng, resamples) for column in columns], axis=0)
     low, high = np.percentile(means[:, 0], _PERCENTILES)

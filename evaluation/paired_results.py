@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from agentgym_suite.evaluation.intervals import Interval
+from agentgym_suite.evaluation.intervals import ALL_EQUAL, Interval
 from agentgym_suite.evaluation.leaderboard import ALPHA
 from agentgym_suite.evaluation.results import LengthRate, plain
 
@@ -129,8 +129,9 @@ class Pair:
             turned: of second minus first instead.
         """
         _, low, high, method, _ = self.difference
-        if low is None or high is None or method == "all-tasks-equal":
-            return f"the same in all {self.n} tasks"
+        if low is None or high is None or method == ALL_EQUAL:
+            which = f"all {self.n} tasks" if self.env_id else "all tasks of each environment"
+            return f"the same in {which}"
         low, high = (-high, -low) if turned else (low, high)
         return f"interval {self.number(low)} to {self.number(high)}"
 

@@ -79,7 +79,10 @@ def primary_values(folder: Path, header: Mapping[str, Any]) -> dict[str, EnvValu
 def macro(values: Mapping[str, EnvValues]) -> Interval:
     """The mean over the environments, each weighing the same."""
     each = list(values.values())
-    return each[0].interval if len(each) == 1 else macro_interval([one.means for one in each])
+    if len(each) == 1:
+        return each[0].interval
+    rate = all(one.metric == "success" for one in each)
+    return macro_interval([one.means for one in each], rate=rate)
 
 
 def paired_p(one: Mapping[str, EnvValues], other: Mapping[str, EnvValues]) -> tuple[float, str]:

@@ -1,4 +1,4 @@
-"""Several trials of each task: pass@k, pass^k and what varies between the trials (section 8.3).
+"""Several trials of each task: pass@k, pass^k and what varies between the trials.
 
 Only the ``success`` flag counts; a score on the way never enters.
 """
@@ -67,7 +67,7 @@ def pass_intervals(
     at, hat = {"1": success}, {"1": success}
     if later:
         rows = [[f(n, c, k) for f in (pass_at_k, pass_hat_k) for k in later] for c in counts]
-        intervals = task_bootstraps(np.array(rows, dtype=np.float64))
+        intervals = task_bootstraps(np.array(rows, dtype=np.float64), rate=True)
         at |= {str(k): one for k, one in zip(later, intervals[: n - 1], strict=True)}
         hat |= {str(k): one for k, one in zip(later, intervals[n - 1 :], strict=True)}
     return at, hat

@@ -218,7 +218,7 @@ def _macro(tallies: Sequence[Tally]) -> Macro:
         tally = tallies[0]
         return Macro(success_interval(tally.values("success")), task_bootstrap(_score_means(tally)))
     return Macro(
-        macro_interval([task_means(tally.values("success")) for tally in tallies]),
+        macro_interval([task_means(tally.values("success")) for tally in tallies], rate=True),
         macro_interval([_score_means(tally) for tally in tallies]),
     )
 

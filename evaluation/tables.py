@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agentgym_suite.evaluation.intervals import Interval
+from agentgym_suite.evaluation.intervals import ALL_EQUAL, Interval
 from agentgym_suite.evaluation.results import (
     SMALL_SAMPLE,
     Bounds,
@@ -171,7 +171,7 @@ def rate_interval(rate: FamilyRate | LengthRate) -> Interval:
 
 def span(value: Interval | Bounds | FamilyRate | LengthRate | None) -> str:
     """The two ends in percent; a dash where there are none, "all equal" where they coincide."""
-    if isinstance(value, Interval) and value.method == "all-tasks-equal":
+    if isinstance(value, Interval) and value.method == ALL_EQUAL:
         return "all equal"
     if value is None or value.low is None or value.high is None:
         return "–"

@@ -191,7 +191,12 @@ def _own_means(run: ScoredRun, columns: Sequence[NDArray[np.float64]]) -> Means:
 
 
 def _means(columns: Sequence[NDArray[np.float64]]) -> Means:
-    return Means(*(macro_interval([column[:, i] for column in columns]) for i in range(3)))
+    return Means(
+        *(
+            macro_interval([column[:, i] for column in columns], rate=name == "success")
+            for i, name in enumerate(Means._fields)
+        )
+    )
 
 
 def _no_means(reason: str) -> Means:

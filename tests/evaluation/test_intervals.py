@@ -131,9 +131,32 @@ def test_bootstrap_of_nothing_is_null() -> None:
 
 
 def test_macro_weighs_environments_equally() -> None:
-    interval = macro_interval([[1.0] * 90, [0.0] * 10])
-    assert interval[:3] == (0.5, 0.5, 0.5)
-    assert interval.n == 100
+    one = macro_interval([[1.0] * 89 + [0.0], [0.0] * 9 + [1.0]])
+    assert one.estimate == pytest.approx((89 / 90 + 1 / 10) / 2) and one.n == 100
+    assert one.method == "stratified-task-bootstrap"
+    equal = macro_interval([[1.0] * 90, [0.0] * 10])
+    assert equal == (0.5, 0.5, 0.5, "all-tasks-equal", 100)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.4, 1.0])
+def test_equal_tasks_follow_one_rule(value: float) -> None:
+    tasks = [value] * 10
+    ends = task_bootstrap(tasks, rate=True)
+    assert ends[0] == value and ends.method == "wilson-degenerate"
+    assert ends[1:3] == pytest.approx(wilson(round(10 * value), 10)[1:3])
+    assert task_bootstraps(np.full((10, 2), value), rate=True) == [ends, ends]
+    assert success_interval([[value, value]] * 10) == ends
+    assert macro_interval([tasks], rate=True) == ends
+    marked = (value, value, value, "all-tasks-equal")
+    assert task_bootstrap(tasks)[:4] == macro_interval([tasks, tasks])[:4] == marked
+
+
+def test_a_macro_of_perfect_runs_claims_no_certainty() -> None:
+    even = macro_interval([[1.0] * 5, [1.0] * 5], rate=True)
+    assert even[:2] == (1.0, pytest.approx(0.722467200, abs=5e-10)) and even.n == 10
+    # Few tasks of one group weigh as much as the many of the other: 4 / (1/90 + 1/10) = 36.
+    uneven = macro_interval([[1.0] * 90, [1.0] * 10], rate=True)
+    assert uneven.low == pytest.approx(wilson(36, 36).low or 0.0) and uneven.high == 1.0
 
 
 def test_clustering_covers_and_pooling_does_not() -> None:

@@ -46,6 +46,16 @@ def test_a_suite_is_the_mean_over_its_tasks() -> None:
     assert at["2"].n == 3 and at["2"].method == "task-bootstrap"
 
 
+def test_a_table_never_has_two_rules_for_equal_tasks() -> None:
+    at, hat = pass_intervals([[1.0, 1.0]] * 10)
+    for interval in (*at.values(), *hat.values()):
+        assert interval.method == "wilson-degenerate" and interval.estimate == 1.0
+        assert interval.low == pytest.approx(0.722467200, abs=DIGITS) and interval.high == 1.0
+    at, _ = pass_intervals([[1.0, 0.0]] * 10)
+    assert at["1"].method == at["2"].method == "wilson-degenerate"
+    assert (at["1"].estimate, at["2"].estimate) == (0.5, 1.0)
+
+
 def test_one_trial_has_the_interval_of_the_success_rate() -> None:
     at, hat = pass_intervals([[1.0]] * 116 + [[0.0]] * 18)
     assert at == hat and list(at) == ["1"]
