@@ -37,7 +37,8 @@ def register_compare(commands: argparse._SubParsersAction[argparse.ArgumentParse
     parser.add_argument(
         "--common-tasks",
         action="store_true",
-        help="compare the tasks that all runs have finished, even of different suites",
+        help="compare the tasks that all runs have finished, even of different suites; where these "
+        "are ordered by different metrics, name one with --metric",
     )
     parser.add_argument(
         "--metric",

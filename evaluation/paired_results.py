@@ -8,11 +8,9 @@ from typing import Any, Literal
 
 from agentgym_suite.evaluation.intervals import ALL_EQUAL, Interval
 from agentgym_suite.evaluation.leaderboard import ALPHA
-from agentgym_suite.evaluation.results import LengthRate, plain
+from agentgym_suite.evaluation.results import PRIMARY, LengthRate, plain
 
 COMPARISON_SCHEMA_VERSION = 1
-PRIMARY = "primary metric"
-"""What is compared over environments that are ordered by different metrics."""
 _SHARES = (PRIMARY, "success", "score", "em", "won", "f1", "f1_", "recall_", "precision_", "r_")
 
 

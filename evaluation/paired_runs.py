@@ -18,7 +18,6 @@ from agentgym_suite.evaluation.contenders import Entrant, find_entrants
 from agentgym_suite.evaluation.intervals import macro_interval
 from agentgym_suite.evaluation.paired_results import (
     COMPARISON_SCHEMA_VERSION,
-    PRIMARY,
     Comparison,
     Contender,
     Flip,
@@ -26,7 +25,7 @@ from agentgym_suite.evaluation.paired_results import (
     SuiteComparison,
 )
 from agentgym_suite.evaluation.primary_values import EnvValues, macro, paired_p, primary_metric
-from agentgym_suite.evaluation.results import LengthRate
+from agentgym_suite.evaluation.results import LengthRate, common_metric
 from agentgym_suite.evaluation.run_directory import HTML
 from agentgym_suite.evaluation.run_header import read_run
 from agentgym_suite.evaluation.setting_differences import setting_warnings
@@ -58,7 +57,8 @@ def compare(
     Raises:
         RunError: a folder holds no run, or a damaged one.
         IncompleteRun: a run lacks episodes, and ``common_tasks`` is off.
-        UsageError: fewer than two runs, runs of different suites, or no task in common.
+        UsageError: fewer than two runs, runs of different suites, no task in common, or suites
+            that are ordered by different metrics while none is named.
     """
     entrants = find_entrants([Path(folder) for folder in folders])
     groups, left_out = _groups(entrants)
@@ -246,9 +246,8 @@ def _metrics(
     runs: Sequence[_Run], env_ids: Sequence[str], metric: str | None
 ) -> tuple[dict[str, str], list[str]]:
     """What is compared in each environment, and which environments do not measure it."""
-    primary = runs[0].header["suite"]["content"]["metrics"]["primary"]
     if metric is None:
-        return {env_id: primary_metric(primary, env_id) for env_id in env_ids}, []
+        return {env_id: _primary(runs, env_id) for env_id in env_ids}, []
     known = {
         env_id: {
             "success",
@@ -266,6 +265,20 @@ def _metrics(
     return found, [f"{env_id} is not compared: it has no metric {metric}" for env_id in absent]
 
 
+def _primary(runs: Sequence[_Run], env_id: str) -> str:
+    """What every run's suite orders an environment by."""
+    primaries = [
+        primary_metric(run.header["suite"]["content"]["metrics"]["primary"], env_id) for run in runs
+    ]
+    for run, primary in zip(runs, primaries, strict=True):
+        if primary != primaries[0]:
+            raise UsageError(
+                f"{runs[0].label} and {run.label} are of suites that order {env_id} by different "
+                f"metrics ({primaries[0]}, {primary}); name the one to compare with --metric"
+            )
+    return primaries[0]
+
+
 def _pairs(
     one: _Run, other: _Run, tasks: Mapping[str, Sequence[str]], metrics: Mapping[str, str]
 ) -> Iterator[Pair]:
@@ -278,8 +291,7 @@ def _pairs(
         pair = _pair((one, other), {env_id: first[env_id]}, {env_id: second[env_id]}, flips)
         yield replace(pair, env_id=env_id, metric=metric)
     if len(metrics) > 1:
-        names = set(metrics.values())
-        name = names.pop() if len(names) == 1 else PRIMARY
+        name = common_metric(metrics.values())
         yield replace(_pair((one, other), first, second, ()), metric=name)
 
 

@@ -18,6 +18,8 @@ from agentgym_suite.evaluation.intervals import (
     task_bootstrap,
     task_means,
 )
+from agentgym_suite.evaluation.results import common_metric
+from agentgym_suite.evaluation.suites import Suite
 from agentgym_suite.evaluation.tallies import read_tallies
 
 BENCHMARK_METRICS: Mapping[str, str] = {"MultiHopQA-v0": "em", "PaperSearch-v0": "f1_all"}
@@ -64,6 +66,11 @@ def primary_metric(suite_metric: str, env_id: str) -> str:
     if suite_metric != "success":
         return suite_metric
     return BENCHMARK_METRICS.get(env_id, "success")
+
+
+def metric_of(suite: Suite) -> str:
+    """The primary metric of a suite; "primary metric" where its environments differ in it."""
+    return common_metric(primary_metric(suite.primary, entry.id) for entry in suite.envs)
 
 
 def primary_values(folder: Path, header: Mapping[str, Any]) -> dict[str, EnvValues]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal
 
 from agentgym_suite.evaluation.intervals import Interval, no_interval
 
-RESULTS_SCHEMA_VERSION = 2
+RESULTS_SCHEMA_VERSION = 3
 SMALL_SAMPLE = 30
 """Below so many tasks a sample is too small for firm statements."""
+PRIMARY = "primary metric"
+"""What orders environments of different primary metrics together."""
 JSON_NAMES: Mapping[str, str] = {"estimate": "est"}
 """Fields of an interval that JSON calls otherwise."""
 _DECIMALS = 12  # far below any interval's width, far above the last bits of a sum
@@ -137,6 +139,7 @@ class EnvResults:
         trials: trials of each.
         horizon: most steps of an episode; None where there is no bound.
         scorer: the script whose exact match and F1 the answers are measured by; "" for none.
+        metric: what its tables are ordered by: "success", "score" or one of ``metrics``.
         planned: episodes, tasks times trials; every rate divides by it.
         finished: episodes that came to an end of their own.
         successes: how many of them succeeded.
@@ -169,6 +172,7 @@ class EnvResults:
     trials: int
     horizon: int | None
     scorer: str
+    metric: str
     planned: int
     finished: int
     successes: int
@@ -193,11 +197,12 @@ class EnvResults:
     latency: Mapping[str, Latency]
     failures: tuple[FailureCount, ...]
 
-    def primary(self, metric: str) -> Interval:
-        """The metric that a suite is ordered by: "success", "score" or one of ``metrics``."""
-        if metric in ("success", "score"):
-            return self.success if metric == "success" else self.score
-        return self.metrics.get(metric, no_interval(f"no metric {metric}"))
+    @property
+    def primary(self) -> Interval:
+        """The value of ``metric``; without estimate while the run is incomplete."""
+        if self.metric in ("success", "score"):
+            return self.success if self.metric == "success" else self.score
+        return self.metrics.get(self.metric, no_interval(self.success.method))
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +214,7 @@ class SuiteName:
         version: its version.
         digest: digest of the suite as it was given.
         title: one line for people.
-        primary: the metric that orders its tables.
+        primary: its metric as its file states it; "success" leaves each environment its usual one.
     """
 
     id: str
@@ -310,9 +315,20 @@ class RunResults:
     verification: StandingVerdict | None
     provenance: Provenance
 
+    @property
+    def metric(self) -> str:
+        """What orders its tables, where that is one thing; else "primary metric"."""
+        return common_metric(env.metric for env in self.envs.values())
+
     def as_dict(self) -> dict[str, Any]:
         """The results as JSON values, floats rounded to 12 decimals."""
         return {field.name: plain(getattr(self, field.name)) for field in fields(self)}
+
+
+def common_metric(metrics: Iterable[str]) -> str:
+    """The metric of several environments; "primary metric" where they differ in it."""
+    names = set(metrics)
+    return names.pop() if len(names) == 1 else PRIMARY
 
 
 def plain(value: Any) -> Any:

@@ -115,14 +115,14 @@ def ranked(runs: Sequence[ScoredRun]) -> list[ScoredRun]:
 
 
 def place(run: ScoredRun, envs: Iterable[EnvResults]) -> tuple[bool, float, float, float, str]:
-    """What orders runs, best first: the suite's primary metric, then success, score and name.
+    """What orders runs, best first: the primary metric, then success, score and name.
 
     Args:
         run: the run.
         envs: its environments that count, each weighing the same; incomplete ones come last.
     """
     chosen = list(envs)
-    primary = _mean(env.primary(run.results.suite.primary).estimate for env in chosen)
+    primary = _mean(env.primary.estimate for env in chosen)
     success = _mean(env.success.estimate for env in chosen)
     score = _mean(env.score.estimate for env in chosen)
     return primary is None, -(primary or 0.0), -(success or 0.0), -(score or 0.0), run.label

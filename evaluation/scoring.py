@@ -26,6 +26,7 @@ from agentgym_suite.evaluation.intervals import (
     task_bootstraps,
     task_means,
 )
+from agentgym_suite.evaluation.primary_values import primary_metric
 from agentgym_suite.evaluation.repeated_trials import pass_intervals, trial_spread
 from agentgym_suite.evaluation.results import (
     RESULTS_SCHEMA_VERSION,
@@ -85,6 +86,7 @@ def _results(header: Mapping[str, Any], tallies: Mapping[str, Tally]) -> RunResu
     for tally in tallies.values():
         errors.update(b.failure[1] for b in tally.summaries.values() if b.failure is not None)
         errors.update(origin for _, origin in tally.lost.values())
+    primary = suite["content"]["metrics"]["primary"]
     digest = header["config_digest"].removeprefix("sha256:")[:_DIGEST_SHOWN]
     return RunResults(
         schema_version=RESULTS_SCHEMA_VERSION,
@@ -93,7 +95,7 @@ def _results(header: Mapping[str, Any], tallies: Mapping[str, Tally]) -> RunResu
             suite["version"],
             suite["digest"],
             suite["title"],
-            suite["content"]["metrics"]["primary"],
+            primary,
         ),
         run=RunName(
             id=f"{suite['id']}-{header['agent']}-{digest}",
@@ -109,7 +111,10 @@ def _results(header: Mapping[str, Any], tallies: Mapping[str, Tally]) -> RunResu
         finished=finished,
         errors=dict(sorted(errors.items())),
         retries=sum(tally.attempts.total() - len(tally.lost) for tally in tallies.values()),
-        envs={env_id: _env_results(tally) for env_id, tally in tallies.items()},
+        envs={
+            env_id: _env_results(tally, primary_metric(primary, env_id))
+            for env_id, tally in tallies.items()
+        },
         macro=_macro(list(tallies.values())),
         bounds=None if complete else {env_id: _bounds(tally) for env_id, tally in tallies.items()},
         verification=None,
@@ -131,12 +136,12 @@ def _provenance(header: Mapping[str, Any]) -> Provenance:
     )
 
 
-def _env_results(tally: Tally) -> EnvResults:
+def _env_results(tally: Tally, metric: str) -> EnvResults:
     summaries = list(tally.summaries.values())
     outcomes = Counter(summary.outcome for summary in summaries)
     cut = sum(count for outcome, count in outcomes.items() if outcome.startswith("truncated"))
     pass_at, pass_hat = _passes(tally)
-    metrics = _metrics(tally) if tally.complete else {}
+    metrics = _metrics(tally, metric) if tally.complete else {}
     return EnvResults(
         split=tally.split,
         n_tasks=len(tally.tasks),
@@ -144,6 +149,7 @@ def _env_results(tally: Tally) -> EnvResults:
         trials=tally.trials,
         horizon=_horizon(tally),
         scorer=_text(tally.provenance.get("scorer")),
+        metric=metric,
         planned=len(tally.plan),
         finished=len(summaries),
         successes=sum(summary.success for summary in summaries),
@@ -237,9 +243,10 @@ def _bounds(tally: Tally) -> EnvBounds:
     )
 
 
-def _metrics(tally: Tally) -> dict[str, Interval]:
-    names = sorted({name for summary in tally.summaries.values() for name in summary.metrics})
-    shown = ["steps", *names]
+def _metrics(tally: Tally, primary: str) -> dict[str, Interval]:
+    """Of every metric; the primary one is 0 where every episode broke before telling it."""
+    names = {name for summary in tally.summaries.values() for name in summary.metrics}
+    shown = ["steps", *sorted((names | {primary}) - {"success", "score", "steps"})]
     columns = [task_means(tally.values(name)) for name in shown]
     return dict(zip(shown, task_bootstraps(np.stack(columns, axis=1)), strict=True))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from agentgym_suite.evaluation.missing_data import absent_data
+from agentgym_suite.evaluation.primary_values import metric_of
 from agentgym_suite.evaluation.suite_unions import load_union, shipped_unions
 from agentgym_suite.evaluation.suites import Suite, load_suite, shipped_suites
 
@@ -23,7 +24,7 @@ def suite_rows() -> list[dict[str, Any]]:
             "id": suite.id,
             "version": suite.version,
             "title": suite.title,
-            "primary": suite.primary,
+            "primary": metric_of(suite),
             "members": [],
             **_played([suite]),
         }

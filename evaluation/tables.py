@@ -70,7 +70,7 @@ class EnvTable:
         n_tasks: tasks.
         trials: trials of each.
         rows: the runs.
-        primary: the metric that orders the suite's tables.
+        primary: the metric that orders the rows.
     """
 
     env_id: str
@@ -111,9 +111,8 @@ def env_tables(runs: Sequence[ScoredRun]) -> list[EnvTable]:
         rows = [_row(run, env_id) for run in runs if env_id in run.results.envs]
         first = rows[0].results
         rows.sort(key=lambda row: place(row.run, [row.results]))
-        primary = runs[0].results.suite.primary
         tables.append(
-            EnvTable(env_id, first.split, first.n_tasks, first.trials, tuple(rows), primary)
+            EnvTable(env_id, first.split, first.n_tasks, first.trials, tuple(rows), first.metric)
         )
     return tables
 

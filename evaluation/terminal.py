@@ -34,7 +34,8 @@ def leaderboard(runs: Sequence[ScoredRun], width: int) -> Table:
     headings = {"interval": "Wilson 95 %" if methods == {"wilson"} else "95 %"}
     sections = [[_cells(env, row) for row in env.rows] for env in environments]
     columns, left_out = _fitting([row for rows in sections for row in rows], headings, width)
-    order = "" if suite.primary == "success" else f", best {suite.primary} first"
+    metric = runs[0].results.metric
+    order = "" if metric == "success" else f", best {metric} first"
     table = Table(
         title=f"{suite.title or suite.id} (suite {suite.id}, version {suite.version}{order})",
         caption=f"left out in this width: {', '.join(left_out)}" if left_out else None,

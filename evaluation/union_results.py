@@ -26,6 +26,13 @@ from agentgym_suite.evaluation.union_folder import (
 MemberStatus = Literal["complete", "incomplete", "not played", "data absent"]
 
 
+class _EnvColumns(NamedTuple):
+    """One environment of a complete run: one row a task, its primary metric, success, score."""
+
+    metric: str
+    values: NDArray[np.float64]
+
+
 class Means(NamedTuple):
     """Primary metric, success and score, each with its interval."""
 
@@ -46,7 +53,7 @@ class MemberResults:
         reason: why there is no run; "" where there is one.
         planned: episodes of the run.
         finished: finished ones.
-        metric: the suite's primary metric.
+        metric: the suite's primary metric; "primary metric" where its environments differ in it.
         means: means over the suite's environments; without estimates unless complete.
     """
 
@@ -152,7 +159,7 @@ def _row(
     means = (
         _no_means(f"incomplete: {', '.join(lacking)}")
         if lacking
-        else _means([column for member in here for column in columns[member.suite]])
+        else _means([env for member in here for env in columns[member.suite]])
     )
     return UnionRow(agent, members, len(here), means, not reasons, tuple(reasons))
 
@@ -161,7 +168,7 @@ def _member(
     plan: PlannedMember,
     run: ScoredRun | None,
     absent: str | None,
-    columns: Sequence[NDArray[np.float64]] | None,
+    columns: Sequence[_EnvColumns] | None,
 ) -> MemberResults:
     status: MemberStatus
     if run is None:
@@ -176,25 +183,26 @@ def _member(
         reason="" if run is not None else absent or "the command was stopped before it",
         planned=plan.planned if run is None else run.results.planned,
         finished=0 if run is None else run.results.finished,
-        metric=plan.metric,
+        metric=plan.metric if run is None else run.results.metric,
         means=_no_means(status) if run is None or columns is None else _own_means(run, columns),
     )
 
 
-def _own_means(run: ScoredRun, columns: Sequence[NDArray[np.float64]]) -> Means:
+def _own_means(run: ScoredRun, columns: Sequence[_EnvColumns]) -> Means:
     """Of a suite of one environment exactly what its own results say."""
     results = run.results
     if len(results.envs) > 1:
         return Means(_means(columns).primary, results.macro.success, results.macro.score)
     env = next(iter(results.envs.values()))
-    return Means(env.primary(results.suite.primary), env.success, env.score)
+    return Means(env.primary, env.success, env.score)
 
 
-def _means(columns: Sequence[NDArray[np.float64]]) -> Means:
+def _means(envs: Sequence[_EnvColumns]) -> Means:
+    rates = all(env.metric == "success" for env in envs), True, False
     return Means(
         *(
-            macro_interval([column[:, i] for column in columns], rate=name == "success")
-            for i, name in enumerate(Means._fields)
+            macro_interval([env.values[:, i] for env in envs], rate=rate)
+            for i, rate in enumerate(rates)
         )
     )
 
@@ -203,10 +211,10 @@ def _no_means(reason: str) -> Means:
     return Means(*[no_interval(reason)] * 3)
 
 
-def _columns(run: ScoredRun) -> list[NDArray[np.float64]]:
-    """Of each environment of a complete run one row a task: primary metric, success, score."""
-    metrics = (run.results.suite.primary, "success", "score")
-    return [
-        np.stack([task_means(tally.values(metric)) for metric in metrics], axis=1)
-        for tally in read_tallies(run.folder, run.header).values()
-    ]
+def _columns(run: ScoredRun) -> list[_EnvColumns]:
+    found = []
+    for env_id, tally in read_tallies(run.folder, run.header).items():
+        primary = run.results.envs[env_id].metric
+        columns = [task_means(tally.values(name)) for name in (primary, "success", "score")]
+        found.append(_EnvColumns(primary, np.stack(columns, axis=1)))
+    return found

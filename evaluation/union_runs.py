@@ -10,6 +10,7 @@ from agentgym_suite.errors import DataMissing
 from agentgym_suite.evaluation.agent_runs import AgentRuns, run_agents, run_folders
 from agentgym_suite.evaluation.missing_data import absent_data, refuse_stray_data
 from agentgym_suite.evaluation.open_suites import OpenSuite, open_suite
+from agentgym_suite.evaluation.primary_values import metric_of
 from agentgym_suite.evaluation.settings import AgentSpec, OnProgress, RunOptions, Stop
 from agentgym_suite.evaluation.suite_unions import SuiteUnion
 from agentgym_suite.evaluation.union_folder import PlannedMember, UnionPlan, is_union
@@ -131,7 +132,7 @@ def run_union(
 def plan_of(union: SuiteUnion) -> UnionPlan:
     """What the results of a union need of it."""
     members = tuple(
-        PlannedMember(suite.id, suite.version, suite.digest, suite.planned, suite.primary)
+        PlannedMember(suite.id, suite.version, suite.digest, suite.planned, metric_of(suite))
         for suite in union.members
     )
     return UnionPlan(union.id, union.version, union.digest, union.title, members)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,14 @@ from agentgym_suite.evaluation.intervals import Interval
 from agentgym_suite.evaluation.leaderboard import ALPHA
 from agentgym_suite.evaluation.paired_results import Pair
 from agentgym_suite.evaluation.paired_runs import recorded_lengths
+from agentgym_suite.evaluation.primary_values import primary_values
 from agentgym_suite.evaluation.run_directory import EPISODES
 from agentgym_suite.evaluation.run_header import RUN
+from agentgym_suite.evaluation.scored_runs import load_runs
 from agentgym_suite.evaluation.setting_differences import setting_warnings
 from agentgym_suite.evaluation.settings import named_agent
 from agentgym_suite.evaluation.suite_unions import SuiteUnion
+from agentgym_suite.evaluation.tables import env_tables
 from agentgym_suite.evaluation.union_runs import open_union, run_union
 from tests.evaluation.played import (
     ENV,
@@ -173,6 +177,15 @@ def test_the_oracle_is_above_chance_on_the_smoke_suite(tmp_path: Path) -> None:
     each = [pair.difference.estimate or 0.0 for pair in comparison.pairs[:-1]]
     assert together.difference.estimate == pytest.approx(sum(each) / 4)
     assert together.difference.method == "stratified-task-bootstrap"
+    for run in load_runs([tmp_path / "oracle", tmp_path / "random"]):
+        assert {env_id: env.metric for env_id, env in run.results.envs.items()} == {
+            env_id: metric for env_id, metric in metrics.items() if env_id
+        }
+        assert run.results.metric == "primary metric"
+        for env_id, value in primary_values(run.folder, run.header).items():
+            assert run.results.envs[env_id].primary == value.interval
+    tables = {table.env_id: table.primary for table in env_tables(load_runs([tmp_path / "oracle"]))}
+    assert tables == {env_id: metric for env_id, metric in metrics.items() if env_id}
     itself = evaluation.compare(tmp_path / "random", tmp_path / "random")
     assert {pair.p for pair in itself.pairs} == {1.0}
     assert all(pair.indistinguishable for pair in itself.pairs)
@@ -220,6 +233,16 @@ def test_different_suites_need_the_tasks_they_share(tmp_path: Path) -> None:
     (suite,) = comparison.suites
     assert suite.suite == "counting v1, wider v1"
     assert suite.remarks == (f"{ENV}: 6 of 9 tasks were finished by all and are compared",)
+
+
+def test_suites_of_different_metrics_need_one_named(tmp_path: Path) -> None:
+    one = play(tmp_path / "a", first(4), name="a", suite=counting_suite(6))
+    scored = replace(counting_suite(6, id="scored"), primary="score")
+    other = play(tmp_path / "b", {}, name="b", suite=scored)
+    for runs, told in (((one, other), "success, score"), ((other, one), "score, success")):
+        with pytest.raises(UsageError, match=f"order {ENV} by different metrics .{told}.*--metric"):
+            evaluation.compare(*runs, common_tasks=True)
+        assert the_pair(*runs, common_tasks=True, metric="score").metric == "score"
 
 
 def test_no_task_in_common_is_refused(tmp_path: Path) -> None:

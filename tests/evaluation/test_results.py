@@ -269,7 +269,7 @@ def test_a_results_folder_of_another_version(
     play(tmp_path, first(3))
     results = json.loads((tmp_path / RESULTS).read_bytes())
     (tmp_path / RESULTS).write_text(canonical_json({**results, "schema_version": 1}) + "\n")
-    with pytest.raises(RunError, match="schema version 1.*writes 2.*agentgym-suite report"):
+    with pytest.raises(RunError, match="schema version 1.*writes 3.*agentgym-suite report"):
         read_results(tmp_path)
     assert command(["verify", str(tmp_path)]) == 2
     (line,) = capsys.readouterr().err.splitlines()

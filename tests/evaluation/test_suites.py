@@ -7,6 +7,7 @@ import pytest
 from agentgym_suite.decoding import Decoding
 from agentgym_suite.errors import DataError, DataMissing, UsageError
 from agentgym_suite.evaluation.suite_tasks import ids_digest
+from agentgym_suite.evaluation.primary_values import metric_of
 from agentgym_suite.evaluation.suites import (
     SUITES_FOLDER,
     Suite,
@@ -219,3 +220,10 @@ def test_a_part_keeps_the_seeds_and_is_not_rankable() -> None:
     assert suite.part(episodes=2, trials=2) is suite
     with pytest.raises(UsageError, match="count-9"):
         suite.part(tasks=["count-9"])
+
+
+def test_a_suite_is_ordered_by_what_its_environments_are() -> None:
+    assert metric_of(load_suite("searchqa-7")) == "em"
+    assert metric_of(load_suite("papers-real50")) == "f1_all"
+    assert metric_of(load_suite("webshop-test500")) == "success"
+    assert metric_of(load_suite("smoke")) == "primary metric"
