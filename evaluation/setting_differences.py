@@ -8,7 +8,6 @@ from typing import Any
 from agentgym_suite.evaluation.configuration import differing_keys
 from agentgym_suite.evaluation.tallies import DATA_DIGESTS, INDEX_DIGESTS, provenance_of
 
-_DECODING = ("decoding", "temperature", "top_p", "top_k", "max_tokens", "stop")
 _DIGESTS = (*DATA_DIGESTS, "goals_digest", *INDEX_DIGESTS)
 _SHOWN = 3  # differences of one kind that a warning names
 
@@ -59,11 +58,11 @@ def _prompt(header: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _decoding(header: Mapping[str, Any]) -> dict[str, Any]:
-    """What the agent says of its sampling, else what the suite asks of it."""
+    """How the agent samples, with the fields that it adds to each request; {} without a model."""
     agent = header["config"]["agent"]
-    found = {name: agent[name] for name in _DECODING if agent.get(name) is not None}
-    suite = header["suite"]["content"].get("decoding")
-    return found or ({"decoding": suite} if suite and _prompt(header) else {})
+    if not agent.get("decoding"):
+        return {}
+    return {"decoding": agent["decoding"], "request": agent.get("request", {})}
 
 
 def _environments(header: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

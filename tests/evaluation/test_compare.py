@@ -18,6 +18,7 @@ from agentgym_suite.errors import IncompleteRun, RunError, UsageError
 from agentgym_suite.evaluation.comparisons import holm, mcnemar_exact, sign_flip
 from agentgym_suite.evaluation.intervals import Interval
 from agentgym_suite.evaluation.leaderboard import ALPHA
+from agentgym_suite.evaluation.model_specs import ModelOptions, model_agent
 from agentgym_suite.evaluation.paired_results import Pair
 from agentgym_suite.evaluation.paired_runs import recorded_lengths
 from agentgym_suite.evaluation.primary_values import primary_values
@@ -29,6 +30,7 @@ from agentgym_suite.evaluation.settings import named_agent
 from agentgym_suite.evaluation.suite_unions import SuiteUnion
 from agentgym_suite.evaluation.tables import env_tables
 from agentgym_suite.evaluation.union_runs import open_union, run_union
+from tests.chat_server import Answer, chat_server, completion
 from tests.evaluation.played import (
     ENV,
     counting_suite,
@@ -296,7 +298,6 @@ def test_other_settings_are_warned_of(runs: tuple[Path, Path]) -> None:
 
     def change(header: dict[str, Any], template: str, digest: str, steps: int) -> None:
         header["config"]["prompt"] = {**prompt, "template": template}
-        header["config"]["agent"]["temperature"] = 0.5 if template == "react" else 1.0
         told = header["config"]["environments"][ENV]["provenance"]
         told |= {"data_digest": digest, "horizon": steps}
 
@@ -305,11 +306,35 @@ def test_other_settings_are_warned_of(runs: tuple[Path, Path]) -> None:
     (suite,) = evaluation.compare(one, other).suites
     assert [warning.partition(" of a and b differ (")[0] for warning in suite.warnings] == [
         "prompts",
-        "decodings",
         "data digests",
         "horizons",
     ]
     assert f"horizons of a and b differ ({ENV}: 10 and 20)" in suite.warnings
+
+
+def test_models_that_sample_otherwise_are_warned_of(tmp_path: Path) -> None:
+    opened = evaluation.open_suite(counting_suite(2, max_steps=2), {}, allow_missing=False)
+    with chat_server(lambda request: Answer(completion("stop[]"))) as server:
+        plain = ModelOptions("tiny", server.url)
+        sampled = {
+            "plain": plain,
+            "again": plain,
+            "hot": replace(plain, decoding={"temperature": 0.7}),
+            "narrow": replace(plain, fields={"top_k": 1}),
+        }
+        for name, options in sampled.items():
+            evaluation.run(opened, model_agent("openai", options), out=tmp_path / name)
+    headers = {name: json.loads((tmp_path / name / RUN).read_bytes()) for name in sampled}
+    told = {
+        name: setting_warnings(headers["plain"], header, ("plain", name))
+        for name, header in headers.items()
+    }
+    assert told == {
+        "plain": [],
+        "again": [],
+        "hot": ["decodings of plain and hot differ (decoding.temperature: 0.0 and 0.7)"],
+        "narrow": ["decodings of plain and narrow differ (request.top_k: none and 1)"],
+    }
 
 
 def test_equal_settings_warn_of_nothing(runs: tuple[Path, Path]) -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from agentgym_suite.decoding import Decoding
 from agentgym_suite.errors import DataError, DataMissing, UsageError
-from agentgym_suite.evaluation.suite_tasks import ids_digest
 from agentgym_suite.evaluation.primary_values import metric_of
+from agentgym_suite.evaluation.suite_tasks import ids_digest
 from agentgym_suite.evaluation.suites import (
     SUITES_FOLDER,
     Suite,
