@@ -1,4 +1,4 @@
-"""Success apart by what tells tasks from each other (evaluation specification, section 9)."""
+"""Success apart by what tells tasks from each other, and over all of these groups."""
 
 from __future__ import annotations
 
@@ -7,11 +7,19 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from agentgym_suite.evaluation.episode_keys import EpisodeKey
-from agentgym_suite.evaluation.intervals import Interval, no_interval, success_interval
-from agentgym_suite.evaluation.results import FamilyRate, LengthRate
+from agentgym_suite.evaluation.intervals import (
+    Interval,
+    macro_interval,
+    no_interval,
+    success_interval,
+    task_means,
+)
+from agentgym_suite.evaluation.results import FamilyRate, GroupMeans, LengthRate
 from agentgym_suite.evaluation.tallies import Tally
 
 UNKNOWN = "unknown"
+FAMILY, ORACLE_LENGTH = "family", "oracle_length"
+"""Kinds of groups that any environment can have, beside its own."""
 _LENGTHS = ((3, "up to 3"), (4, "4"), (5, "5"), (6, "6"), (9, "7-9"))
 _LONGEST = "over 9"
 Metrics = Mapping[str, float | None]
@@ -47,9 +55,12 @@ def breakdowns(tally: Tally) -> dict[str, dict[str, FamilyRate]]:
 
     A task none of whose episodes was begun is counted in the group "unknown".
     """
-    if not tally.plan:
-        return {}
-    named = _DIMENSIONS.get(next(iter(tally.plan)).env_id, {})
+    return {dimension: rates(tally, groups) for dimension, groups in _named_groups(tally).items()}
+
+
+def _named_groups(tally: Tally) -> dict[str, dict[str, str]]:
+    """Dimension -> task -> its group."""
+    named = _DIMENSIONS.get(next(iter(tally.plan)).env_id, {}) if tally.plan else {}
     found = {}
     for dimension, group_of in named.items():
         groups: dict[str, str] = {}
@@ -59,14 +70,35 @@ def breakdowns(tally: Tally) -> dict[str, dict[str, FamilyRate]]:
             group = group_of(key, tally.family(key), metrics)
             if groups.get(key.task_id, UNKNOWN) == UNKNOWN:
                 groups[key.task_id] = group
-        found[dimension] = rates(tally, groups)
+        found[dimension] = groups
     return found
 
 
 def families(tally: Tally) -> dict[str, FamilyRate]:
     """Success by task family; tasks without one are left out."""
-    groups = {key.task_id: tally.family(key) for key in tally.plan if tally.family(key)}
-    return rates(tally, groups)
+    return rates(tally, _family_groups(tally))
+
+
+def _family_groups(tally: Tally) -> dict[str, str]:
+    return {key.task_id: tally.family(key) for key in tally.plan if tally.family(key)}
+
+
+def group_means(tally: Tally) -> dict[str, GroupMeans]:
+    """Success over all groups of a kind: "family", "oracle_length" and the breakdowns' names.
+
+    Tasks that no group of the kind holds are left out; so are kinds without a group.
+    """
+    stored = {task: _length_group(steps) for task, steps in stored_lengths(tally).items()}
+    kinds = {FAMILY: _family_groups(tally), **_named_groups(tally), ORACLE_LENGTH: stored}
+    return {kind: _means(tally, groups) for kind, groups in kinds.items() if groups}
+
+
+def _means(tally: Tally, groups: Mapping[str, str]) -> GroupMeans:
+    if not tally.complete:
+        return GroupMeans(no_interval("incomplete"), no_interval("incomplete"))
+    pooled = success_interval(_trials(tally, [key for key in tally.plan if key.task_id in groups]))
+    each = [task_means(_trials(tally, keys)) for keys in _by_group(tally, groups).values()]
+    return GroupMeans(macro_interval(each, rate=True) if len(each) > 1 else pooled, pooled)
 
 
 def rates(tally: Tally, groups: Mapping[str, str]) -> dict[str, FamilyRate]:

@@ -1,20 +1,22 @@
 """Success by what tells tasks apart: families, data sets, hops, the oracle's length.
 
 Two rates stand below the groups, since published tables mix them: their mean, each group weighing
-the same, and the rate of all tasks pooled (section 8.7 of the evaluation specification).
+the same, and the rate of all their tasks pooled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from agentgym_suite.evaluation.intervals import Interval, mean_of_rates, no_interval
-from agentgym_suite.evaluation.results import EnvResults, FamilyRate, LengthRate
-from agentgym_suite.evaluation.tables import EnvTable
+from agentgym_suite.evaluation.breakdowns import FAMILY, ORACLE_LENGTH
+from agentgym_suite.evaluation.intervals import Interval, no_interval
+from agentgym_suite.evaluation.results import EnvResults, FamilyRate, GroupMeans, LengthRate
+from agentgym_suite.evaluation.tables import EnvRow, EnvTable
 
 Rates = Mapping[str, FamilyRate] | Mapping[str, LengthRate]
-FAMILIES, LENGTHS = "task family", "steps of the oracle"
+_TITLES = {FAMILY: "task family", ORACLE_LENGTH: "steps of the oracle"}
+_NO_GROUPS = GroupMeans(no_interval("no groups"), no_interval("no groups"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +27,7 @@ class GroupColumn:
         agent: what its column is called.
         rates: group -> its rate.
         mean: mean of the groups' rates, each weighing the same.
-        pooled: rate of all tasks.
+        pooled: rate of the tasks that a group holds.
     """
 
     agent: str
@@ -55,44 +57,33 @@ def group_tables(table: EnvTable) -> list[GroupTable]:
     """Every dimension of an environment that has more than one group; none of them twice."""
     seen: list[list[Rates]] = []
     found = []
-    for dimension in _dimensions(table):
-        columns = [_rates(row.results, dimension) for row in table.rows]
+    for kind in _kinds(table):
+        columns = [_rates(row.results, kind) for row in table.rows]
         groups = tuple(dict.fromkeys(name for rates in columns for name in rates))
         if len(groups) < 2 or columns in seen:
             continue
         seen.append(columns)
-        found.append(
-            GroupTable(
-                table.env_id,
-                dimension,
-                groups,
-                tuple(
-                    GroupColumn(row.agent, rates, _mean(rates, row.results), row.results.success)
-                    for row, rates in zip(table.rows, columns, strict=True)
-                ),
-            )
+        title = _TITLES.get(kind, kind.replace("_", " "))
+        each = tuple(
+            _column(row, rates, kind) for row, rates in zip(table.rows, columns, strict=True)
         )
+        found.append(GroupTable(table.env_id, title, groups, each))
     return found
 
 
-def _dimensions(table: EnvTable) -> list[str]:
+def _column(row: EnvRow, rates: Rates, kind: str) -> GroupColumn:
+    means = row.results.group_means.get(kind, _NO_GROUPS)
+    return GroupColumn(row.agent, rates, means.mean, means.pooled)
+
+
+def _kinds(table: EnvTable) -> list[str]:
     named = dict.fromkeys(name for row in table.rows for name in row.results.breakdowns)
-    return [FAMILIES, *(name.replace("_", " ") for name in named), LENGTHS]
+    return [FAMILY, *named, ORACLE_LENGTH]
 
 
-def _rates(results: EnvResults, dimension: str) -> Rates:
-    if dimension == FAMILIES:
+def _rates(results: EnvResults, kind: str) -> Rates:
+    if kind == FAMILY:
         return results.families
-    if dimension == LENGTHS:
+    if kind == ORACLE_LENGTH:
         return results.oracle_lengths
-    return results.breakdowns.get(dimension.replace(" ", "_"), {})
-
-
-def _mean(rates: Rates, results: EnvResults) -> Interval:
-    known: Sequence[FamilyRate | LengthRate] = list(rates.values())
-    if any(rate.est is None for rate in known):
-        return no_interval("incomplete")
-    if results.trials > 1:  # k and n count trials, which are not independent
-        estimate = sum(rate.est or 0.0 for rate in known) / len(known)
-        return Interval(estimate, None, None, "several trials of a task", results.n_tasks)
-    return mean_of_rates([(rate.k, rate.n) for rate in known])
+    return results.breakdowns.get(kind, {})

@@ -24,6 +24,7 @@ WILSON_DEGENERATE = "wilson-degenerate"
 """Method of a rate of success whose tasks are all equal: Wilson's ends over the tasks."""
 ALL_EQUAL = "all-tasks-equal"
 """Method of any other quantity whose tasks are all equal: both ends are the estimate."""
+_FEW_VALUES = 32  # of so many distinct values a multinomial draw is faster than one for each task
 _DRAWS_AT_ONCE = 4_000_000  # bounds the memory of a bootstrap to some 64 MB
 
 
@@ -173,45 +174,31 @@ def macro_interval(
         seed: of the resampling.
         resamples: how many resamples.
     """
-    columns = [np.asarray(means, dtype=np.float64).reshape(-1, 1) for means in groups]
-    if not columns or any(len(column) == 0 for column in columns):
+    each = [np.asarray(means, dtype=np.float64).ravel() for means in groups]
+    if not each or any(len(values) == 0 for values in each):
         return no_interval("no episodes")
-    n = sum(len(column) for column in columns)
-    estimate = float(np.mean([column.mean() for column in columns]))
-    if all((column == column[0]).all() for column in columns):
-        estimate = math.fsum(float(column[0, 0]) for column in columns) / len(columns)
-        weight = len(columns) ** 2 / math.fsum(1 / len(column) for column in columns)
+    n = sum(len(values) for values in each)
+    estimate = float(np.mean([values.mean() for values in each]))
+    if all((values == values[0]).all() for values in each):
+        estimate = math.fsum(float(values[0]) for values in each) / len(each)
+        weight = len(each) ** 2 / math.fsum(1 / len(values) for values in each)
         return _without_spread(estimate, n, weight, rate=rate)
     rng = np.random.Generator(np.random.PCG64(seed))
-    means = np.mean([_means_of_draws(column, rng, resamples) for column in columns], axis=0)
-    low, high = np.percentile(means[:, 0], _PERCENTILES)
+    means = np.mean([_stratified_means(values, rng, resamples) for values in each], axis=0)
+    low, high = np.percentile(means, _PERCENTILES)
     return Interval(estimate, float(low), float(high), "stratified-task-bootstrap", n)
 
 
-def mean_of_rates(
-    groups: Sequence[tuple[int, int]], *, seed: int = 0, resamples: int = RESAMPLES
-) -> Interval:
-    """The mean of several success rates, each weighing the same, as ``macro_interval`` has it.
-
-    A resample of a group of ``n`` right-or-wrong tasks has a binomial number of successes, so that
-    none has to be drawn one by one.
-
-    Args:
-        groups: (successes, tasks) of each group, one trial a task.
-        seed: of the resampling.
-        resamples: how many resamples.
-    """
-    counts = np.array(groups, dtype=np.int64).reshape(-1, 2)
-    if len(counts) == 0 or not counts[:, 1].all():
-        return no_interval("no episodes")
-    successes, n = counts.T
-    estimate, total = float((successes / n).mean()), int(n.sum())
-    if not ((successes > 0) & (successes < n)).any():  # a resample can give nothing else
-        return Interval(estimate, None, None, "every group all right or all wrong", total)
-    rng = np.random.Generator(np.random.PCG64(seed))
-    means = (rng.binomial(n, successes / n, size=(resamples, len(counts))) / n).mean(axis=1)
-    low, high = np.percentile(means, _PERCENTILES)
-    return Interval(estimate, float(low), float(high), "stratified-task-bootstrap", total)
+def _stratified_means(
+    values: NDArray[np.float64], rng: np.random.Generator, resamples: int
+) -> NDArray[np.float64]:
+    """Means of resamples of one group; of few distinct values only their numbers are drawn."""
+    distinct, counts = np.unique(values, return_counts=True)
+    if len(distinct) > _FEW_VALUES:
+        return _means_of_draws(values.reshape(-1, 1), rng, resamples)[:, 0]
+    n = len(values)
+    means: NDArray[np.float64] = rng.multinomial(n, counts / n, size=resamples) @ distinct / n
+    return means
 
 
 def _resampled_means(

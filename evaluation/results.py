@@ -62,6 +62,19 @@ class LengthRate:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupMeans:
+    """Success over all groups of tasks of a kind, which published tables tell in two ways.
+
+    Attributes:
+        mean: mean of the groups' rates, each weighing the same.
+        pooled: rate of the tasks that a group holds, each weighing the same.
+    """
+
+    mean: Interval
+    pooled: Interval
+
+
+@dataclass(frozen=True, slots=True)
 class Spread:
     """What varies between repetitions; no confidence interval.
 
@@ -151,6 +164,8 @@ class EnvResults:
         families: success by task family; empty where tasks have none.
         breakdowns: success by what else tells tasks apart, such as the data set or the hops.
         oracle_lengths: success by the steps of the task's stored solution; empty without any.
+        group_means: success over these groups: "family", "oracle_length" or a name of
+            ``breakdowns`` -> its means, likewise.
         metrics: means of the environment's metrics and of the steps played.
         retrieval: recall of what was to be found, searches and expansions of an episode.
         outcomes: episodes by outcome.
@@ -184,6 +199,7 @@ class EnvResults:
     families: Mapping[str, FamilyRate]
     breakdowns: Mapping[str, Mapping[str, FamilyRate]]
     oracle_lengths: Mapping[str, LengthRate]
+    group_means: Mapping[str, GroupMeans]
     metrics: Mapping[str, Interval]
     retrieval: Mapping[str, Interval]
     outcomes: Mapping[str, int]

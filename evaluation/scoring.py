@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from agentgym_suite.evaluation.breakdowns import (
     breakdowns,
     families,
+    group_means,
     length_rates,
     stored_lengths,
 )
@@ -161,6 +162,7 @@ def _env_results(tally: Tally, metric: str) -> EnvResults:
         families=families(tally),
         breakdowns=breakdowns(tally),
         oracle_lengths=length_rates(tally, stored_lengths(tally)),
+        group_means=group_means(tally),
         metrics=metrics,
         retrieval=_retrieval(tally, metrics),
         outcomes=dict(sorted(outcomes.items())),

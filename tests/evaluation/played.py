@@ -66,6 +66,11 @@ def first(tasks: int, trials: int = 1) -> dict[str, range]:
     return {f"count-{i}": range(trials) for i in range(tasks)}
 
 
+def some(*numbers: int, trials: int = 1) -> dict[str, range]:
+    """These tasks, solved in all of the first trials."""
+    return {f"count-{i}": range(trials) for i in numbers}
+
+
 def records_of(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run / EPISODES).read_bytes().splitlines()]
 

@@ -37,6 +37,7 @@ from tests.evaluation.played import (
     first,
     play,
     records_of,
+    some,
     write_records,
 )
 
@@ -47,10 +48,6 @@ pytestmark = pytest.mark.usefixtures("counting_env")
 def the_pair(*folders: Path, **options: Any) -> Pair:
     (pair,) = evaluation.compare(*folders, **options).pairs
     return pair
-
-
-def some(*numbers: int, trials: int = 1) -> dict[str, range]:
-    return {f"count-{i}": range(trials) for i in numbers}
 
 
 def tamper(run: Path, change: Callable[[dict[str, Any]], None]) -> None:

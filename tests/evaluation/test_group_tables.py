@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,12 +12,14 @@ import pytest
 from agentgym_suite import evaluation
 from agentgym_suite.episodes import Reply, Turn
 from agentgym_suite.evaluation.group_tables import GroupTable, group_tables
+from agentgym_suite.evaluation.intervals import macro_interval
 from agentgym_suite.evaluation.open_suites import ad_hoc_suite
 from agentgym_suite.evaluation.report import html_report, markdown_report
 from agentgym_suite.evaluation.scored_runs import ScoredRun, load_runs
 from agentgym_suite.evaluation.settings import AgentSpec
 from agentgym_suite.evaluation.tables import env_tables
 from agentgym_suite.importers import IMPORTERS
+from tests.evaluation.played import counting_suite, play, records_of, some, write_records
 
 SETS = {"nq": 6, "hotpotqa": 3, "bamboogle": 1}
 
@@ -80,7 +83,7 @@ def test_the_mean_of_the_data_sets_stands_beside_the_pooled_rate(runs: list[Scor
 def test_both_are_in_the_report(runs: list[ScoredRun]) -> None:
     text = markdown_report(runs)
     assert "MultiHopQA-v0 by data set" in text
-    assert "| mean of the groups | 44.4 % |" in text and "| all tasks pooled | 70.0 % |" in text
+    assert "| mean of the groups | 44.4 % |" in text and "| their tasks pooled | 70.0 % |" in text
     page = html_report(runs)
     assert "success by data set" in page and "mean of the groups" in page
 
@@ -88,3 +91,27 @@ def test_both_are_in_the_report(runs: list[ScoredRun]) -> None:
 def test_no_dimension_is_told_twice_and_none_of_one_group(runs: list[ScoredRun]) -> None:
     (table,) = env_tables(runs)
     assert [one.dimension for one in group_tables(table)] == ["data set"]
+
+
+def test_means_resample_tasks_and_hold_those_of_a_group_alone(
+    counting_env: str, tmp_path: Path
+) -> None:
+    suite = counting_suite(10, trials=2)
+    folder = play(tmp_path, {**some(2, 4, 5, trials=2), "count-7": (0,)}, suite=suite)
+    records = records_of(folder)
+    for record in records:
+        if record["key"]["task_id"] in ("count-0", "count-1"):
+            record["task_family"] = ""
+    write_records(folder, records)
+    runs = load_runs([folder])
+    (groups,) = group_tables(env_tables(runs)[0])
+    (column,) = groups.columns
+    assert {name: (rate.k, rate.n) for name, rate in column.rates.items()} == {
+        "even": (4, 8),
+        "odd": (3, 8),
+    }
+    even, odd = [1.0, 1.0, 0.0, 0.0], [0.0, 1.0, 0.5, 0.0]
+    assert column.mean == macro_interval([even, odd], rate=True)
+    assert column.mean.low is not None and column.mean.low < (column.mean.high or 0.0)
+    assert column.pooled.estimate == pytest.approx(7 / 16) and column.pooled.n == 8
+    assert runs[0].results.envs[counting_env].success.estimate == pytest.approx(7 / 20)

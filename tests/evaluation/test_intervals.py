@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from agentgym_suite.errors import UsageError
 from agentgym_suite.evaluation.intervals import (
     macro_interval,
-    mean_of_rates,
     success_interval,
     task_bootstrap,
     task_bootstraps,
@@ -174,16 +173,15 @@ def test_clustering_covers_and_pooling_does_not() -> None:
     assert pooled / simulations < 0.88
 
 
-def test_the_mean_of_rates_is_the_macro_mean_of_their_tasks() -> None:
-    groups = [(30, 40), (3, 12), (55, 100)]
-    means = [[1.0] * k + [0.0] * (n - k) for k, n in groups]
-    one, other = mean_of_rates(groups), macro_interval(means)
-    assert one.estimate == pytest.approx(np.mean([k / n for k, n in groups]), abs=1e-15)
-    assert one.estimate == pytest.approx(other.estimate) and one.n == other.n == 152
-    assert (one.low, one.high) == pytest.approx((other.low, other.high), abs=0.01)
-    assert mean_of_rates(groups) == one != mean_of_rates(groups, seed=1)
-
-
-def test_a_mean_of_rates_without_spread_has_no_ends() -> None:
-    assert mean_of_rates([(5, 5), (0, 3)])[:3] == (0.5, None, None)
-    assert mean_of_rates([])[:3] == mean_of_rates([(1, 2), (0, 0)])[:3] == (None, None, None)
+def test_a_macro_resamples_the_tasks_of_each_group() -> None:
+    groups = [[1.0] * k + [0.0] * (n - k) for k, n in ((30, 40), (3, 12), (55, 100))]
+    groups.append(np.linspace(0.0, 1.0, 50).tolist())  # too many values to be drawn together
+    interval = macro_interval(groups)
+    assert interval.estimate == pytest.approx(np.mean([np.mean(group) for group in groups]))
+    assert (interval.method, interval.n) == ("stratified-task-bootstrap", 202)
+    rng = np.random.Generator(np.random.PCG64(11))
+    drawn = [np.array(g)[rng.integers(0, len(g), size=(10_000, len(g)))].mean(1) for g in groups]
+    ends = np.percentile(np.mean(drawn, axis=0), (2.5, 97.5))
+    assert interval[1:3] == pytest.approx(ends, abs=0.004)
+    assert macro_interval(groups) == interval != macro_interval(groups, seed=1)
+    assert macro_interval([[1.0, 0.0], []])[:3] == (None, None, None)
