@@ -22,7 +22,7 @@ import gymnasium as gym
 
 import agentgym_suite  # noqa: F401  (registers the environments)
 from agentgym_suite.cli import build_parser
-from agentgym_suite.evaluation.schema import published_schemas
+from agentgym_suite.evaluation.published_schemas import published_schemas
 from agentgym_suite.importers import IMPORTERS
 from agentgym_suite.registry import ENVIRONMENTS
 from agentgym_suite.trainers.config import AlgorithmConfig

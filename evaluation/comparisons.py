@@ -1,4 +1,4 @@
-"""Tests of two runs on the same tasks (evaluation specification, sections 8.4 to 8.6).
+"""Tests of two runs on the same tasks: McNemar's, sign flips, and Holm's correction.
 
 Each is a pure function; what draws random numbers takes a seed.
 """

@@ -9,7 +9,7 @@ of success then has Wilson's ends, any other quantity a width of zero that is ma
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -44,6 +44,10 @@ class Interval(NamedTuple):
     high: float | None
     method: str
     n: int
+
+
+JSON_NAMES: Mapping[str, str] = {"estimate": "est"}
+"""Fields of an interval that JSON calls otherwise."""
 
 
 def no_interval(reason: str, n: int = 0) -> Interval:
@@ -187,6 +191,11 @@ def macro_interval(
     means = np.mean([_stratified_means(values, rng, resamples) for values in each], axis=0)
     low, high = np.percentile(means, _PERCENTILES)
     return Interval(estimate, float(low), float(high), "stratified-task-bootstrap", n)
+
+
+def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and sample deviation (n-1) over repetitions: what varies between them, no interval."""
+    return float(np.mean(values)), float(np.std(values, ddof=1))
 
 
 def _stratified_means(

@@ -1,4 +1,4 @@
-"""Leaderboards: the verified runs of a suite, best first, with what may be said (section 13).
+"""Leaderboards: the verified runs of a suite, best first, with what may be said of them.
 
 A row is ranked when it keeps every rule of ``admission``; the others are listed with the rule
 they break. Published numbers stand in a table of their own. The same runs give the same bytes,
@@ -16,11 +16,10 @@ from agentgym_suite.errors import UsageError
 from agentgym_suite.evaluation.admission import Candidate, candidate
 from agentgym_suite.evaluation.comparisons import holm
 from agentgym_suite.evaluation.declarations import Declaration
-from agentgym_suite.evaluation.intervals import Interval
+from agentgym_suite.evaluation.intervals import Interval, mean_and_deviation
 from agentgym_suite.evaluation.primary_values import (
     EnvValues,
     macro,
-    mean_and_deviation,
     paired_p,
     primary_values,
 )

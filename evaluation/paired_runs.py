@@ -1,4 +1,4 @@
-"""Comparing runs task by task: differences, tests, and what may have caused them (section 11)."""
+"""Comparing runs task by task: differences, tests, and what may have caused them."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -109,8 +109,3 @@ def paired_p(one: Mapping[str, EnvValues], other: Mapping[str, EnvValues]) -> tu
         weight = tasks / (len(one) * len(values.trials))
         differences += list(weight * (values.means - other[env_id].means))
     return sign_flip(differences), "sign-flip"
-
-
-def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and sample deviation (n-1) over trainings: what varies between seeds, no interval."""
-    return float(np.mean(values)), float(np.std(values, ddof=1))

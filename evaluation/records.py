@@ -1,8 +1,7 @@
 """What is kept of an episode: the record, one line of ``episodes.jsonl``.
 
-The dataclasses here are the record's schema; ``episode.schema.json`` is generated from them
-(evaluation specification, section 6). Values are strict JSON: a number that is not finite
-becomes null, a lone surrogate U+FFFD.
+The dataclasses here are the record's schema; ``episode.schema.json`` is generated from them.
+Values are strict JSON: a number that is not finite becomes null, a lone surrogate U+FFFD.
 """
 
 from __future__ import annotations
@@ -10,9 +9,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Any
 
-from agentgym_suite.episodes import EarlierTrial, Episode, Failure
+from agentgym_suite.episodes import EarlierTrial, Episode, Failure, Origin, Outcome
 from agentgym_suite.evaluation.step_records import (
     Keep,
     StepRecord,
@@ -57,7 +56,7 @@ class EarlierTrialRecord:
     final_obs: str | None
     final_obs_ref: TextReference | None
     score: float | None
-    outcome: Literal["success", "failure", "truncated_steps", "truncated_context", "error"]
+    outcome: Outcome
     reflection: str
     reflection_tokens: StepTokens
 
@@ -67,7 +66,7 @@ class FailureRecord:
     """Why an episode or attempt was not played to its end."""
 
     kind: str
-    origin: Literal["agent", "model", "env", "infra"]
+    origin: Origin
     message: str
 
 
@@ -127,7 +126,7 @@ class EpisodeRecord:
     n_steps: int
     score: float | None
     success: bool
-    outcome: Literal["success", "failure", "truncated_steps", "truncated_context", "error"]
+    outcome: Outcome
     metrics: dict[str, float | None]
     failure: FailureRecord | None
     attempts: int

@@ -1,4 +1,4 @@
-"""Published numbers: shown beside measured ones, never ranked with them (section 15).
+"""Published numbers: shown beside measured ones, never ranked with them.
 
 ``reference_rows.csv`` holds one number a row, with where it was read and how far that can be
 trusted. Shares are in percent, as WebShop's score is.

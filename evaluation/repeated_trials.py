@@ -11,8 +11,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from agentgym_suite.errors import UsageError
-from agentgym_suite.evaluation.intervals import Interval, success_interval, task_bootstraps
-from agentgym_suite.evaluation.primary_values import mean_and_deviation
+from agentgym_suite.evaluation.intervals import (
+    Interval,
+    mean_and_deviation,
+    success_interval,
+    task_bootstraps,
+)
 from agentgym_suite.evaluation.results import Spread
 
 

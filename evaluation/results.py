@@ -6,15 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal
 
-from agentgym_suite.evaluation.intervals import Interval, no_interval
+from agentgym_suite.evaluation.intervals import JSON_NAMES, Interval, no_interval
 
 RESULTS_SCHEMA_VERSION = 3
 SMALL_SAMPLE = 30
 """Below so many tasks a sample is too small for firm statements."""
 PRIMARY = "primary metric"
 """What orders environments of different primary metrics together."""
-JSON_NAMES: Mapping[str, str] = {"estimate": "est"}
-"""Fields of an interval that JSON calls otherwise."""
 _DECIMALS = 12  # far below any interval's width, far above the last bits of a sum
 
 

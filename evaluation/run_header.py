@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -11,6 +12,8 @@ from agentgym_suite.evaluation.records import SCHEMA_VERSION
 from agentgym_suite.evaluation.schema import json_schema, misfit
 
 RUN = "run.json"
+DATA_DIGESTS, INDEX_DIGESTS = ("data_digest", "catalogue"), ("index_digest", "index")
+"""Where environments tell the digests of their data and of their indexes."""
 
 
 class _Entry(TypedDict):
@@ -116,6 +119,19 @@ def header_fault(header: Any) -> str:
     if not entries or not all(entry["tasks"] and entry["trials"] > 0 for entry in entries):
         return "its suite plans no episode of an environment"
     return ""
+
+
+def provenance_of(environments: Mapping[str, Any], env_id: str) -> Mapping[str, Any]:
+    """What a header says that an environment tells of itself; empty where it says nothing."""
+    told = environments.get(env_id)
+    found = told.get("provenance") if isinstance(told, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def told_digest(provenance: Mapping[str, Any], names: Sequence[str]) -> str:
+    """The first of these fields that holds a text; "" if none does."""
+    texts = (provenance.get(name) for name in names)
+    return next((text for text in texts if isinstance(text, str) and text), "")
 
 
 def _damaged(path: Path, fault: str) -> RunError:

@@ -1,18 +1,15 @@
-"""JSON Schema from typed classes, the published form of the records, and what does not fit it."""
+"""JSON Schema from typed classes, and what does not fit it."""
 
 from __future__ import annotations
 
-import json
 import math
 import reprlib
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
-from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
-from agentgym_suite.evaluation.records import EpisodeRecord
-from agentgym_suite.evaluation.results import JSON_NAMES, RunResults
+from agentgym_suite.evaluation.intervals import JSON_NAMES
 
 _PLAIN: dict[Any, str] = {
     str: "string",
@@ -22,18 +19,6 @@ _PLAIN: dict[Any, str] = {
     type(None): "null",
 }
 _LARGEST = 2**63  # of an integer: seeds stay below it, and sums of such numbers are finite
-
-
-def published_schemas() -> dict[Path, str]:
-    """The schema files that lie beside this module, as they should be: path -> text."""
-    schemas = {
-        "episode.schema.json": json_schema(EpisodeRecord, "agentgym_suite episode record"),
-        "results.schema.json": json_schema(RunResults, "agentgym_suite results of a run"),
-    }
-    return {
-        Path(__file__).with_name(name): json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
-        for name, schema in schemas.items()
-    }
 
 
 def json_schema(cls: type, title: str) -> dict[str, Any]:

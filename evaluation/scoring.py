@@ -44,15 +44,14 @@ from agentgym_suite.evaluation.results import (
     SuiteName,
     TokenTotals,
 )
-from agentgym_suite.evaluation.run_header import read_run
-from agentgym_suite.evaluation.tallies import (
+from agentgym_suite.evaluation.run_header import (
     DATA_DIGESTS,
     INDEX_DIGESTS,
-    Tally,
     provenance_of,
-    read_tallies,
+    read_run,
     told_digest,
 )
+from agentgym_suite.evaluation.tallies import Tally, read_tallies
 from agentgym_suite.files import canonical_json
 
 _DIGEST_SHOWN = 12
@@ -198,7 +197,7 @@ def _passes(tally: Tally) -> tuple[dict[str, Interval], dict[str, Interval]]:
 
 
 def _format_errors(reasons: Counter[str]) -> dict[str, int]:
-    """The most frequent reasons, best known first by name; what is rarer is counted together."""
+    """The most frequent reasons, equally frequent ones by name; rarer ones are counted together."""
     ordered = sorted(reasons, key=lambda name: (-reasons[name], name))
     shown = {name: reasons[name] for name in ordered[:_REASONS_SHOWN]}
     rest = sum(reasons[name] for name in ordered[_REASONS_SHOWN:])

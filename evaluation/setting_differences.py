@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agentgym_suite.evaluation.configuration import differing_keys
-from agentgym_suite.evaluation.tallies import DATA_DIGESTS, INDEX_DIGESTS, provenance_of
+from agentgym_suite.evaluation.run_header import DATA_DIGESTS, INDEX_DIGESTS, provenance_of
 
 _DIGESTS = (*DATA_DIGESTS, "goals_digest", *INDEX_DIGESTS)
 _SHOWN = 3  # differences of one kind that a warning names

@@ -1,6 +1,6 @@
 """Suites: named, versioned lists of tasks with the settings they are played with.
 
-A suite is a TOML file (evaluation specification, section 3). The SHA-256 of its canonical
+A suite is a TOML file. The SHA-256 of its canonical
 content goes into every result, and the seed of an episode is a function of its key alone.
 """
 

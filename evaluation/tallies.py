@@ -17,9 +17,8 @@ from typing import Any
 from agentgym_suite.errors import RunError
 from agentgym_suite.evaluation.episode_keys import EpisodeKey, key_of, planned_keys
 from agentgym_suite.evaluation.run_directory import ATTEMPTS, EPISODES, read_records
+from agentgym_suite.evaluation.run_header import provenance_of
 
-DATA_DIGESTS, INDEX_DIGESTS = ("data_digest", "catalogue"), ("index_digest", "index")
-"""Where environments tell the digests of their data and of their indexes."""
 _MESSAGE_SHOWN = 200  # characters
 _REASON_SHOWN = 80
 _PARTICULAR = re.compile(r"'[^']*'|\"[^\"]*\"|\d[\d,.]*\d|\d")  # quoted texts, numbers
@@ -183,19 +182,6 @@ def read_tallies(folder: Path, header: Mapping[str, Any]) -> dict[str, Tally]:
     for record in read_records(folder / ATTEMPTS):
         _tally_of(tallies, record, folder / ATTEMPTS).add_attempt(record)
     return tallies
-
-
-def provenance_of(environments: Mapping[str, Any], env_id: str) -> Mapping[str, Any]:
-    """What a header says that an environment tells of itself; empty where it says nothing."""
-    told = environments.get(env_id)
-    found = told.get("provenance") if isinstance(told, dict) else None
-    return found if isinstance(found, dict) else {}
-
-
-def told_digest(provenance: Mapping[str, Any], names: Sequence[str]) -> str:
-    """The first of these fields that holds a text; "" if none does."""
-    texts = (provenance.get(name) for name in names)
-    return next((text for text in texts if isinstance(text, str) and text), "")
 
 
 def reason(action_error: str) -> str:

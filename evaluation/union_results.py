@@ -1,7 +1,7 @@
 """The results of a union of suites: those of each member, and their means.
 
 Every member weighs the same in a mean, whatever its size; the interval resamples tasks within
-each of them (section 8.7 of the evaluation specification).
+each of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Verifying a run: every episode replayed, every number counted again (section 12).
+"""Verifying a run: every episode replayed, every number counted again.
 
 Nothing of the model is needed. The verdict is ``verified`` when all that the environments gave
 is given again and all that was computed comes out again; ``mismatch`` names the first value that

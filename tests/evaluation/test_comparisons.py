@@ -1,4 +1,4 @@
-"""Paired tests: the worked values of the specification, and what must hold of any numbers."""
+"""Paired tests: worked values, and what must hold of any numbers."""
 
 from __future__ import annotations
 

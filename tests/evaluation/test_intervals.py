@@ -1,4 +1,4 @@
-"""The statistics of the evaluation specification, section 8, to its printed digits."""
+"""Intervals: worked values to their printed digits, coverage, and what must hold of any numbers."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentgym_suite.episodes import Episode, Failure, Reply, Step, Timings, Usage
+from agentgym_suite.evaluation.published_schemas import published_schemas
 from agentgym_suite.evaluation.records import (
     EpisodeRecord,
     RecordKey,
@@ -16,7 +17,7 @@ from agentgym_suite.evaluation.records import (
     episode_record,
     json_line,
 )
-from agentgym_suite.evaluation.schema import json_schema, published_schemas
+from agentgym_suite.evaluation.schema import json_schema
 from agentgym_suite.prompts import Message
 
 KEY = RecordKey("tiny", 1, "Counting-v0", "count-0", 0)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentgym_suite.errors import UsageError
-from agentgym_suite.evaluation.primary_values import mean_and_deviation
+from agentgym_suite.evaluation.intervals import mean_and_deviation
 from agentgym_suite.evaluation.repeated_trials import (
     pass_at_k,
     pass_hat_k,
