@@ -102,8 +102,8 @@ def lines(comparison: Comparison, flips: int) -> Iterator[str]:
 
 
 def _suite_lines(suite: SuiteComparison, flips: int) -> Iterator[str]:
-    yield f"suite {suite.suite}: {', '.join(run.label for run in suite.contenders)}"
-    for run in suite.contenders:
+    yield f"suite {suite.suite}: {', '.join(run.label for run in suite.runs)}"
+    for run in suite.runs:
         if run.finished < run.planned:
             yield f"  {run.label} is incomplete, {run.finished} of {run.planned} episodes"
     yield from (f"  {remark}" for remark in suite.remarks)

@@ -17,8 +17,10 @@ from agentgym_suite.evaluation.admission import Candidate, candidate
 from agentgym_suite.evaluation.comparisons import holm
 from agentgym_suite.evaluation.declarations import Declaration
 from agentgym_suite.evaluation.intervals import Interval, mean_and_deviation
+from agentgym_suite.evaluation.labels import labels
 from agentgym_suite.evaluation.primary_values import (
     EnvValues,
+    PairedTest,
     macro,
     paired_p,
     primary_values,
@@ -43,7 +45,7 @@ class Against:
         adjusted: the same after Holm's correction over the table.
     """
 
-    test: str
+    test: PairedTest
     p: float
     adjusted: float
 
@@ -150,7 +152,7 @@ def build_boards(folders: Sequence[Path]) -> tuple[Board, ...]:
     paths = [path for folder in folders for path in find_runs(folder)]
     if not paths:
         raise UsageError("no run is given; name at least one")
-    rows = _labelled([_row(candidate(path)) for path in paths])
+    rows = [_row(candidate(path)) for path in paths]
     twice = [digest for digest, count in Counter(r.episodes for r in rows).items() if count > 1]
     if twice:
         names = ", ".join(str(r.candidate.folder) for r in rows if r.episodes == twice[0])
@@ -159,7 +161,7 @@ def build_boards(folders: Sequence[Path]) -> tuple[Board, ...]:
     for row in rows:
         suite = row.candidate.results.suite
         suites[suite.id, suite.version, suite.digest].append(row)
-    return tuple(_board(suites[name]) for name in sorted(suites))
+    return tuple(_board(_labelled(suites[name])) for name in sorted(suites))
 
 
 def _row(run: Candidate) -> Row:
@@ -178,18 +180,11 @@ def _row(run: Candidate) -> Row:
 
 
 def _labelled(rows: Sequence[Row]) -> list[Row]:
-    """Rows of one name are told apart by their configuration, and by their records."""
-    counts = Counter((row.label, row.candidate.results.suite.digest) for row in rows)
-    runs = Counter(row.run_id for row in rows)
-    labelled = []
-    for row in rows:
-        label = row.label
-        if counts[label, row.candidate.results.suite.digest] > 1:
-            label += f" #{row.run_id.rpartition('-')[2]}"
-            if runs[row.run_id] > 1:
-                label += f".{row.episodes.removeprefix('sha256:')[:6]}"
-        labelled.append(replace(row, label=label))
-    return labelled
+    """Rows of one suite; those of one name are told apart by configuration, then by records."""
+    configurations = [f" #{row.run_id.rpartition('-')[2]}" for row in rows]
+    records = [f".{row.episodes.removeprefix('sha256:')[:6]}" for row in rows]
+    told = labels([row.label for row in rows], configurations, records)
+    return [replace(row, label=label) for row, label in zip(rows, told, strict=True)]
 
 
 def _board(rows: Sequence[Row]) -> Board:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any
 
 from agentgym_suite.evaluation.intervals import ALL_EQUAL, Interval
 from agentgym_suite.evaluation.leaderboard import ALPHA
+from agentgym_suite.evaluation.primary_values import PairedTest
 from agentgym_suite.evaluation.results import PRIMARY, LengthRate, plain
 
-COMPARISON_SCHEMA_VERSION = 1
+COMPARISON_SCHEMA_VERSION = 2
 _SHARES = (PRIMARY, "success", "score", "em", "won", "f1", "f1_", "recall_", "precision_", "r_")
 
 
 @dataclass(frozen=True, slots=True)
-class Contender:
+class ComparedRun:
     """A run of one suite that is compared.
 
     Attributes:
@@ -85,7 +86,7 @@ class Pair:
     first_value: Interval
     second_value: Interval
     difference: Interval
-    test: Literal["mcnemar", "sign-flip"]
+    test: PairedTest
     p: float
     adjusted: float
     wins: int
@@ -155,7 +156,7 @@ class SuiteComparison:
 
     Attributes:
         suite: its id and version; of several suites all of them.
-        contenders: the runs, in the order in which they were named.
+        runs: the runs, in the order in which they were named.
         pairs: every pair of them in every environment, then over all of these.
         remarks: which tasks were compared, where not all of every run.
         warnings: settings that differ between the runs.
@@ -164,7 +165,7 @@ class SuiteComparison:
     """
 
     suite: str
-    contenders: tuple[Contender, ...]
+    runs: tuple[ComparedRun, ...]
     pairs: tuple[Pair, ...]
     remarks: tuple[str, ...]
     warnings: tuple[str, ...]
@@ -190,7 +191,7 @@ class Comparison:
     @property
     def complete(self) -> bool:
         """Whether every run holds every episode."""
-        return all(c.finished == c.planned for suite in self.suites for c in suite.contenders)
+        return all(c.finished == c.planned for suite in self.suites for c in suite.runs)
 
     @property
     def pairs(self) -> Sequence[Pair]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import quote
 
 import numpy as np
@@ -14,17 +15,23 @@ import numpy as np
 from agentgym_suite.errors import IncompleteRun, UsageError
 from agentgym_suite.evaluation.breakdowns import length_rates
 from agentgym_suite.evaluation.comparisons import difference_interval, holm
-from agentgym_suite.evaluation.contenders import Entrant, find_entrants
+from agentgym_suite.evaluation.entrants import Entrant, find_entrants
 from agentgym_suite.evaluation.intervals import macro_interval
 from agentgym_suite.evaluation.paired_results import (
     COMPARISON_SCHEMA_VERSION,
+    ComparedRun,
     Comparison,
-    Contender,
     Flip,
     Pair,
     SuiteComparison,
 )
-from agentgym_suite.evaluation.primary_values import EnvValues, macro, paired_p, primary_metric
+from agentgym_suite.evaluation.primary_values import (
+    EnvValues,
+    PairedTest,
+    macro,
+    paired_p,
+    primary_metric,
+)
 from agentgym_suite.evaluation.results import LengthRate, common_metric
 from agentgym_suite.evaluation.run_directory import HTML
 from agentgym_suite.evaluation.run_header import read_run
@@ -63,19 +70,16 @@ def compare(
     entrants = find_entrants([Path(folder) for folder in folders])
     groups, left_out = _groups(entrants)
     lengths = None if oracle is None else recorded_lengths(Path(oracle))
-    suites = [
-        _suite_comparison(
-            [_read(one, suite) for one, suite in group], common_tasks, metric, lengths
-        )
+    told = [
+        _compared([_read(one, suite) for one, suite in group], common_tasks, metric, lengths)
         for group in groups
     ]
-    adjusted = iter(holm([pair.p for suite in suites for pair in suite.pairs]))
-    suites = [
-        replace(suite, pairs=tuple(replace(pair, adjusted=next(adjusted)) for pair in suite.pairs))
-        for suite in suites
-    ]
-    family = sum(len(suite.pairs) for suite in suites)
-    return Comparison(COMPARISON_SCHEMA_VERSION, tuple(suites), left_out, family)
+    p_values = [test.p for _, tests in told for test in tests]
+    adjusted = iter(holm(p_values))
+    suites = tuple(
+        suite(pairs=tuple(_pair(test, next(adjusted)) for test in tests)) for suite, tests in told
+    )
+    return Comparison(COMPARISON_SCHEMA_VERSION, suites, left_out, len(p_values))
 
 
 def recorded_lengths(folder: Path) -> dict[str, dict[str, int]]:
@@ -95,7 +99,7 @@ def recorded_lengths(folder: Path) -> dict[str, dict[str, int]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _OpenRun:
     """A run that is compared, read."""
 
     label: str
@@ -109,9 +113,9 @@ class _Run:
         return f"{suite['id']} v{suite['version']}"
 
     @property
-    def contender(self) -> Contender:
+    def compared(self) -> ComparedRun:
         tallies = self.tallies.values()
-        return Contender(
+        return ComparedRun(
             label=self.label,
             agent=self.header["agent"],
             folder=self.folder.as_posix(),
@@ -149,42 +153,44 @@ def _groups(
     return groups, left_out
 
 
-def _read(entrant: Entrant, suite: str) -> _Run:
+def _read(entrant: Entrant, suite: str) -> _OpenRun:
     folder = entrant.runs[suite]
     header = read_run(folder)
-    return _Run(entrant.label, folder, header, read_tallies(folder, header))
+    return _OpenRun(entrant.label, folder, header, read_tallies(folder, header))
 
 
-def _suite_comparison(
-    runs: Sequence[_Run],
+def _compared(
+    runs: Sequence[_OpenRun],
     common_tasks: bool,
     metric: str | None,
     lengths: Mapping[str, Mapping[str, int]] | None,
-) -> SuiteComparison:
+) -> tuple[Callable[..., SuiteComparison], list[_Test]]:
+    """A suite's comparison but for its pairs, and the tests that these are made of."""
     if not common_tasks:
         _refuse_different_tasks(runs)
     tasks, remarks = _common_tasks(runs)
     metrics, more = _metrics(runs, list(tasks), metric)
     tasks = {env_id: tasks[env_id] for env_id in metrics}
-    pairs = [
-        pair for one, other in combinations(runs, 2) for pair in _pairs(one, other, tasks, metrics)
+    tests = [
+        test for one, other in combinations(runs, 2) for test in _tests(one, other, tasks, metrics)
     ]
     warnings = dict.fromkeys(
         sentence
         for run in runs[1:]
         for sentence in setting_warnings(runs[0].header, run.header, (runs[0].label, run.label))
     )
-    return SuiteComparison(
+    suite = partial(
+        SuiteComparison,
         suite=", ".join(dict.fromkeys(run.suite for run in runs)),
-        contenders=tuple(run.contender for run in runs),
-        pairs=tuple(pairs),
+        runs=tuple(run.compared for run in runs),
         remarks=(*remarks, *more),
         warnings=tuple(warnings),
         oracle_lengths={} if lengths is None else _oracle_lengths(runs, lengths, tasks),
     )
+    return suite, tests
 
 
-def _refuse_different_tasks(runs: Sequence[_Run]) -> None:
+def _refuse_different_tasks(runs: Sequence[_OpenRun]) -> None:
     """Refuse runs that differ in what they were to play, or have not played it all."""
     first = runs[0]
     hint = "--common-tasks compares what all of them have"
@@ -203,7 +209,7 @@ def _refuse_different_tasks(runs: Sequence[_Run]) -> None:
                 f"{len(plans[1])} episodes of different tasks or trials; {hint}"
             )
     for run in runs:
-        one = run.contender
+        one = run.compared
         if one.finished < one.planned:
             raise IncompleteRun(
                 f"{one.label} is incomplete, {one.finished} of {one.planned} episodes; go on with "
@@ -211,7 +217,7 @@ def _refuse_different_tasks(runs: Sequence[_Run]) -> None:
             )
 
 
-def _common_tasks(runs: Sequence[_Run]) -> tuple[dict[str, list[str]], list[str]]:
+def _common_tasks(runs: Sequence[_OpenRun]) -> tuple[dict[str, list[str]], list[str]]:
     """The tasks of each environment that every run has finished, and what is left out."""
     first, *others = runs
     tasks, remarks = {}, []
@@ -243,7 +249,7 @@ def _common_tasks(runs: Sequence[_Run]) -> tuple[dict[str, list[str]], list[str]
 
 
 def _metrics(
-    runs: Sequence[_Run], env_ids: Sequence[str], metric: str | None
+    runs: Sequence[_OpenRun], env_ids: Sequence[str], metric: str | None
 ) -> tuple[dict[str, str], list[str]]:
     """What is compared in each environment, and which environments do not measure it."""
     if metric is None:
@@ -265,7 +271,7 @@ def _metrics(
     return found, [f"{env_id} is not compared: it has no metric {metric}" for env_id in absent]
 
 
-def _primary(runs: Sequence[_Run], env_id: str) -> str:
+def _primary(runs: Sequence[_OpenRun], env_id: str) -> str:
     """What every run's suite orders an environment by."""
     primaries = [
         primary_metric(run.header["suite"]["content"]["metrics"]["primary"], env_id) for run in runs
@@ -279,59 +285,70 @@ def _primary(runs: Sequence[_Run], env_id: str) -> str:
     return primaries[0]
 
 
-def _pairs(
-    one: _Run, other: _Run, tasks: Mapping[str, Sequence[str]], metrics: Mapping[str, str]
-) -> Iterator[Pair]:
+@dataclass(frozen=True, slots=True)
+class _Test:
+    """Two runs in one environment, or over several, tested but not yet adjusted."""
+
+    runs: tuple[str, str]
+    env_id: str
+    metric: str
+    first: Mapping[str, EnvValues]
+    second: Mapping[str, EnvValues]
+    flips: tuple[Flip, ...]
+    p: float
+    name: PairedTest
+
+
+def _tests(
+    one: _OpenRun,
+    other: _OpenRun,
+    tasks: Mapping[str, Sequence[str]],
+    metrics: Mapping[str, str],
+) -> Iterator[_Test]:
     """The two runs in each environment, then over all of them where there are several."""
+    labels = one.label, other.label
     first, second = (
         {e: _values(run, e, tasks[e], metrics[e]) for e in tasks} for run in (one, other)
     )
     for env_id, metric in metrics.items():
         flips = tuple(_flips(one, other, env_id, tasks[env_id]))
-        pair = _pair((one, other), {env_id: first[env_id]}, {env_id: second[env_id]}, flips)
-        yield replace(pair, env_id=env_id, metric=metric)
+        values = {env_id: first[env_id]}, {env_id: second[env_id]}
+        yield _Test(labels, env_id, metric, *values, flips, *paired_p(*values))
     if len(metrics) > 1:
-        name = common_metric(metrics.values())
-        yield replace(_pair((one, other), first, second, ()), metric=name)
+        metric = common_metric(metrics.values())
+        yield _Test(labels, "", metric, first, second, (), *paired_p(first, second))
 
 
-def _pair(
-    runs: tuple[_Run, _Run],
-    first: Mapping[str, EnvValues],
-    second: Mapping[str, EnvValues],
-    flips: tuple[Flip, ...],
-) -> Pair:
-    differences = [first[env_id].means - second[env_id].means for env_id in first]
+def _pair(test: _Test, adjusted: float) -> Pair:
+    differences = [test.first[env_id].means - test.second[env_id].means for env_id in test.first]
     together = np.concatenate(differences)
-    p, test = paired_p(first, second)
-    name: Literal["mcnemar", "sign-flip"] = "mcnemar" if test == "mcnemar" else "sign-flip"
     wins, losses = int((together > 0).sum()), int((together < 0).sum())
     several = len(differences) > 1
     return Pair(
-        env_id="",
-        metric="",
-        first=runs[0].label,
-        second=runs[1].label,
+        env_id=test.env_id,
+        metric=test.metric,
+        first=test.runs[0],
+        second=test.runs[1],
         n=len(together),
-        first_value=macro(first),
-        second_value=macro(second),
+        first_value=macro(test.first),
+        second_value=macro(test.second),
         difference=macro_interval(differences) if several else difference_interval(together),
-        test=name,
-        p=p,
-        adjusted=p,
+        test=test.name,
+        p=test.p,
+        adjusted=adjusted,
         wins=wins,
         losses=losses,
         ties=len(together) - wins - losses,
-        flips=flips,
+        flips=test.flips,
     )
 
 
-def _values(run: _Run, env_id: str, tasks: Sequence[str], metric: str) -> EnvValues:
+def _values(run: _OpenRun, env_id: str, tasks: Sequence[str], metric: str) -> EnvValues:
     """A metric of the tasks, in the order of the tasks for every run."""
     return EnvValues(metric, tuple(map(tuple, run.tallies[env_id].values(metric, tasks))))
 
 
-def _flips(one: _Run, other: _Run, env_id: str, tasks: Sequence[str]) -> Iterator[Flip]:
+def _flips(one: _OpenRun, other: _OpenRun, env_id: str, tasks: Sequence[str]) -> Iterator[Flip]:
     rates = [_values(run, env_id, tasks, "success").means for run in (one, other)]
     for task, first, second in zip(tasks, *map(np.ndarray.tolist, rates), strict=True):
         if first != second:
@@ -340,7 +357,7 @@ def _flips(one: _Run, other: _Run, env_id: str, tasks: Sequence[str]) -> Iterato
 
 
 def _oracle_lengths(
-    runs: Sequence[_Run],
+    runs: Sequence[_OpenRun],
     lengths: Mapping[str, Mapping[str, int]],
     tasks: Mapping[str, Sequence[str]],
 ) -> dict[str, dict[str, dict[str, LengthRate]]]:

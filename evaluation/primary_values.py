@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from agentgym_suite.evaluation.results import common_metric
 from agentgym_suite.evaluation.suites import Suite
 from agentgym_suite.evaluation.tallies import read_tallies
 
+PairedTest = Literal["mcnemar", "sign-flip"]
 BENCHMARK_METRICS: Mapping[str, str] = {"MultiHopQA-v0": "em", "PaperSearch-v0": "f1_all"}
 """What the benchmarks of an environment are ordered by where that is not success."""
 
@@ -92,7 +93,9 @@ def macro(values: Mapping[str, EnvValues]) -> Interval:
     return macro_interval([one.means for one in each], rate=rate)
 
 
-def paired_p(one: Mapping[str, EnvValues], other: Mapping[str, EnvValues]) -> tuple[float, str]:
+def paired_p(
+    one: Mapping[str, EnvValues], other: Mapping[str, EnvValues]
+) -> tuple[float, PairedTest]:
     """The paired test of two runs of one suite, and its name.
 
     McNemar's exact test for one right-or-wrong trial a task of one environment; else the

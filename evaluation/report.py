@@ -83,6 +83,6 @@ def _context(runs: Sequence[ScoredRun]) -> dict[str, Any]:
             (table.env_id, row.agent, reason, steps)
             for table in tables
             for row in table.rows
-            for reason, steps in sorted(row.results.format_errors.items(), key=lambda x: -x[1])
+            for reason, steps in row.results.format_errors.items()
         ],
     }

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import os
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from agentgym_suite.errors import RunError
+from agentgym_suite.evaluation.labels import labels
 from agentgym_suite.evaluation.results import EnvResults, RunResults
 from agentgym_suite.evaluation.run_directory import OWN_FILES, holds_records
 from agentgym_suite.evaluation.run_header import RUN, read_run
@@ -136,14 +136,11 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 
 def _labelled(runs: Sequence[ScoredRun]) -> list[ScoredRun]:
-    """Each run with the label that tells it from the others."""
-    counts = Counter(run.agent for run in runs)
-    if all(count == 1 for count in counts.values()):
-        return [replace(run, label=run.agent) for run in runs]
-    above = Path(os.path.commonpath([run.folder.absolute() for run in runs])).parent
-    return [
-        replace(run, label=f"{run.agent} ({run.folder.absolute().relative_to(above).as_posix()})")
-        if counts[run.agent] > 1
-        else replace(run, label=run.agent)
-        for run in runs
-    ]
+    """Agents of one name are told apart by their folders, from where these part."""
+    if not runs:
+        return []
+    paths = [run.folder.absolute() for run in runs]
+    above = Path(os.path.commonpath(paths)).parent
+    folders = [f" ({path.relative_to(above).as_posix()})" for path in paths]
+    told = labels([run.agent for run in runs], folders)
+    return [replace(run, label=label) for run, label in zip(runs, told, strict=True)]

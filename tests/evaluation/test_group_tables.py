@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,16 @@ def test_both_are_in_the_report(runs: list[ScoredRun]) -> None:
 def test_no_dimension_is_told_twice_and_none_of_one_group(runs: list[ScoredRun]) -> None:
     (table,) = env_tables(runs)
     assert [one.dimension for one in group_tables(table)] == ["data set"]
+
+
+def test_reasons_counted_together_stand_last(runs: list[ScoredRun]) -> None:
+    (run,) = runs
+    env = replace(
+        run.results.envs["MultiHopQA-v0"], format_errors={"no call": 3, "other reasons": 9}
+    )
+    changed = replace(run, results=replace(run.results, envs={"MultiHopQA-v0": env}))
+    page = html_report([changed])
+    assert 0 < page.index("no call") < page.index("other reasons")
 
 
 def test_means_resample_tasks_and_hold_those_of_a_group_alone(

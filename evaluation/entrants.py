@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentgym_suite.errors import UsageError
+from agentgym_suite.evaluation.labels import labels
 from agentgym_suite.evaluation.run_header import read_run
 from agentgym_suite.evaluation.scored_runs import find_runs
 from agentgym_suite.evaluation.union_folder import is_union
@@ -63,15 +64,11 @@ def _of_run(path: Path) -> Entrant:
 
 def _labelled(entrants: Sequence[Entrant]) -> list[Entrant]:
     """Agents of one name are told apart by their folders, one folder named twice by a number."""
-    agents = Counter(one.agent for one in entrants)
-    labels = [
-        one.agent if agents[one.agent] == 1 else f"{one.agent} ({one.folder.as_posix()})"
-        for one in entrants
-    ]
-    counts, seen = Counter(labels), Counter[str]()
-    labelled = []
-    for one, label in zip(entrants, labels, strict=True):
-        seen[label] += 1
-        number = f" #{seen[label]}" if counts[label] > 1 else ""
-        labelled.append(replace(one, label=label + number))
-    return labelled
+    seen: Counter[tuple[str, Path]] = Counter()
+    numbers = []
+    for one in entrants:
+        seen[one.agent, one.folder] += 1
+        numbers.append(f" #{seen[one.agent, one.folder]}")
+    folders = [f" ({one.folder.as_posix()})" for one in entrants]
+    told = labels([one.agent for one in entrants], folders, numbers)
+    return [replace(one, label=label) for one, label in zip(entrants, told, strict=True)]
