@@ -8,11 +8,10 @@ from typing import Any
 
 from agentgym_suite.evaluation.intervals import ALL_EQUAL, Interval
 from agentgym_suite.evaluation.leaderboard import ALPHA
-from agentgym_suite.evaluation.primary_values import PairedTest
-from agentgym_suite.evaluation.results import PRIMARY, LengthRate, plain
+from agentgym_suite.evaluation.primary_values import SHARES, PairedTest
+from agentgym_suite.evaluation.results import LengthRate, plain
 
 COMPARISON_SCHEMA_VERSION = 2
-_SHARES = (PRIMARY, "success", "score", "em", "won", "f1", "f1_", "recall_", "precision_", "r_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +136,7 @@ class Pair:
     @property
     def share(self) -> bool:
         """Whether the metric is a share, which is shown in percent."""
-        return self.metric in _SHARES or self.metric.startswith(
-            tuple(name for name in _SHARES if name.endswith("_"))
-        )
+        return self.metric in SHARES
 
     def number(self, value: float) -> str:
         """A value of the metric: in percent where it is a share."""

@@ -18,13 +18,23 @@ from agentgym_suite.evaluation.intervals import (
     task_bootstrap,
     task_means,
 )
-from agentgym_suite.evaluation.results import common_metric
+from agentgym_suite.evaluation.results import PRIMARY, common_metric
 from agentgym_suite.evaluation.suites import Suite
 from agentgym_suite.evaluation.tallies import read_tallies
 
 PairedTest = Literal["mcnemar", "sign-flip"]
 BENCHMARK_METRICS: Mapping[str, str] = {"MultiHopQA-v0": "em", "PaperSearch-v0": "f1_all"}
 """What the benchmarks of an environment are ordered by where that is not success."""
+SHARES = frozenset(
+    (PRIMARY, "success", "score")
+    + ("won",)  # ALFWorld
+    + ("r_type", "r_att", "r_option", "r_option_exact", "r_price")  # WebShop
+    + ("query_match", "category_match", "title_score", "purchases", "options_asked")
+    + ("em", "f1", "support_recall", "support_known")  # multi-hop questions
+    + ("f1_all", "recall_all", "precision_all", "f1_all_t0", "recall_all_t0")  # papers
+    + ("crawler_recall", "recall_20", "recall_50", "recall_100")
+)
+"""Metrics that lie between 0 and 1, which are shown in percent; the others are plain numbers."""
 
 
 @dataclass(frozen=True, slots=True)

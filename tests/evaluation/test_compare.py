@@ -21,7 +21,7 @@ from agentgym_suite.evaluation.leaderboard import ALPHA
 from agentgym_suite.evaluation.model_specs import ModelOptions, model_agent
 from agentgym_suite.evaluation.paired_results import Pair
 from agentgym_suite.evaluation.paired_runs import recorded_lengths
-from agentgym_suite.evaluation.primary_values import primary_values
+from agentgym_suite.evaluation.primary_values import SHARES, primary_values
 from agentgym_suite.evaluation.run_directory import EPISODES
 from agentgym_suite.evaluation.run_header import RUN
 from agentgym_suite.evaluation.scored_runs import load_runs
@@ -183,6 +183,9 @@ def test_the_oracle_is_above_chance_on_the_smoke_suite(tmp_path: Path) -> None:
         assert run.results.metric == "primary metric"
         for env_id, value in primary_values(run.folder, run.header).items():
             assert run.results.envs[env_id].primary == value.interval
+        means = {name: m for env in run.results.envs.values() for name, m in env.metrics.items()}
+        assert means.keys() >= SHARES - {"success", "score", "primary metric"}
+        assert all(0 <= (m.estimate or 0) <= 1 for name, m in means.items() if name in SHARES)
     tables = {table.env_id: table.primary for table in env_tables(load_runs([tmp_path / "oracle"]))}
     assert tables == {env_id: metric for env_id, metric in metrics.items() if env_id}
     itself = evaluation.compare(tmp_path / "random", tmp_path / "random")
@@ -190,6 +193,9 @@ def test_the_oracle_is_above_chance_on_the_smoke_suite(tmp_path: Path) -> None:
     assert all(pair.indistinguishable for pair in itself.pairs)
     (papers,) = evaluation.compare(tmp_path, metric="recall_20").pairs
     assert papers.env_id == "PaperSearch-v0" and papers.metric == "recall_20"
+    (crawled,) = evaluation.compare(tmp_path, metric="crawler_recall").pairs
+    (pool,) = evaluation.compare(tmp_path, metric="pool_size").pairs
+    assert " points (" in crawled.sentence and " points (" not in pool.sentence
 
 
 def test_unions_are_compared_suite_by_suite(tmp_path: Path) -> None:
