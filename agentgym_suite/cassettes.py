@@ -15,9 +15,9 @@ from typing import Any, get_args
 
 from agentgym_suite.calls import ToolCall
 from agentgym_suite.chat import ChatModel, ChatReply, ChatRequest, ConnectsModel, FinishReason
-from agentgym_suite.episodes import Usage
 from agentgym_suite.errors import DataDamaged, DataError, DataMissing, ModelUnusable
 from agentgym_suite.files import explain_full_disk, write_atomic
+from agentgym_suite.usage import Usage
 
 CASSETTE_VERSION = 1
 

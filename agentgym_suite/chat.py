@@ -13,10 +13,11 @@ from typing import Any, Literal, Protocol
 
 from agentgym_suite.calls import ToolCall
 from agentgym_suite.decoding import Decoding
-from agentgym_suite.episodes import TokenTrace, Usage
+from agentgym_suite.episodes import TokenTrace
 from agentgym_suite.files import json_digest
 from agentgym_suite.prompts import Message
 from agentgym_suite.spaces import without_surrogates
+from agentgym_suite.usage import Usage
 
 FinishReason = Literal["stop", "length", "refusal", "context"]
 """Why a reply ended: by itself, for want of tokens, declined, or the prompt was too long."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from agentgym_suite.calls import ToolCall
 from agentgym_suite.chat import ChatReply, FinishReason
-from agentgym_suite.episodes import Usage
+from agentgym_suite.usage import Usage
 
 _MOST_TOKENS = 2**53  # a larger number is no count
 _CONTEXT_CODES = ("context_length_exceeded", "exceed_context_size_error")

@@ -118,6 +118,7 @@ class EndpointModel:
     ) -> None:
         self._endpoint = endpoint
         self._client = client
+        self._answered = False
         self._sleep = sleep
         self._clock = clock
         self._now = now
@@ -127,7 +128,7 @@ class EndpointModel:
 
         Raises:
             ModelError: the last try failed, too.
-            ModelUnusable: the endpoint does not take the key or the model.
+            ModelUnusable: the endpoint does not take the key, the model, or any request yet.
         """
         policy = self._endpoint.retries
         body = self._body(request)
@@ -187,10 +188,12 @@ class EndpointModel:
             raise _Trouble(ModelUnreachable, f"{endpoint.address}: {told}") from None
         if answer.is_success:
             try:
-                return read_completion(answer.content)
+                reply = read_completion(answer.content)
             except MalformedAnswer as error:
                 told = f"the answer of {endpoint.address} is no chat completion: {error}"
                 raise _Trouble(ModelUnreachable, told) from None
+            self._answered = True
+            return reply
         stands_for = read_refused_request(answer.status_code, answer.content)
         if stands_for is not None:
             return stands_for
@@ -214,6 +217,8 @@ class EndpointModel:
             return _Trouble(ModelServerError, message, asked_s)
         if status == 408:
             return _Trouble(ModelTimeout, message, asked_s)
+        if status not in (409, 413) and not self._answered:  # none was taken: it is not the prompt
+            return ModelUnusable(f"{message}; check the endpoint and the options of the model")
         return _Trouble(ModelUnreachable, message, asked_s, passing=status == 409)
 
     def _without_key(self, text: str) -> str:

@@ -10,9 +10,10 @@ from typing import Literal, Protocol
 
 from agentgym_suite.chat import ChatReply, ChatRequest
 from agentgym_suite.engines.tokens import ChatTokenizer, Generated, Sampling
-from agentgym_suite.episodes import TokenTrace, Usage
+from agentgym_suite.episodes import TokenTrace
 from agentgym_suite.errors import ContextTooLong
 from agentgym_suite.model_agents import DEFAULT_MAX_TOKENS
+from agentgym_suite.usage import Usage
 
 EngineName = Literal["transformers", "vllm"]
 

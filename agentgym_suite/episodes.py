@@ -17,18 +17,10 @@ from agentgym_suite.prompts import Message, StepPrompt
 from agentgym_suite.replies import REPLY_FORMATS
 from agentgym_suite.rewards import RewardPreset
 from agentgym_suite.tasks import Task
+from agentgym_suite.usage import Usage
 
 Outcome = Literal["success", "failure", "truncated_steps", "truncated_context", "error"]
 Origin = Literal["agent", "model", "env", "infra"]
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Tokens of one model call."""
-
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    cached_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +113,8 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class EarlierTrial:
-    """A trial that failed and was followed by another one of the same episode.
+class EarlierRound:
+    """A round that failed and was followed by another one of the same episode.
 
     Attributes:
         steps: what was played.
@@ -139,19 +131,28 @@ class EarlierTrial:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why an episode could not be played to its end: data, never an exception."""
+    """Why an episode could not be played to its end: data, never an exception.
+
+    Attributes:
+        kind: what broke, such as "empty_reply".
+        origin: whose doing it was.
+        message: the exception in words.
+        usage: tokens of the model call that gave nothing to play with; None where no call was
+            answered.
+    """
 
     kind: str
     origin: Origin
     message: str
+    usage: Usage | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Episode:
     """One finished (or failed) episode; trainers and evaluation derive everything from it.
 
-    ``steps`` and all numbers are of its only trial, or of the last one where the agent reflects
-    on failed trials; ``earlier`` holds those.
+    ``steps`` and all numbers are of its only round, or of the last one where the agent reflects
+    on failed rounds; ``earlier`` holds those.
     """
 
     task_id: str
@@ -168,7 +169,7 @@ class Episode:
     metrics: Mapping[str, float]
     provenance: str
     wall_s: float = field(compare=False, default=0.0)
-    earlier: tuple[EarlierTrial, ...] = ()
+    earlier: tuple[EarlierRound, ...] = ()
 
 
 class Agent(Protocol):
@@ -185,14 +186,14 @@ class Agent(Protocol):
 
 @runtime_checkable
 class ReflectingAgent(Protocol):
-    """An agent that can write down what to do better, for a further trial of the same task."""
+    """An agent that can write down what to do better, for a further round of the same task."""
 
-    def reflect(self, turn: Turn, earlier: tuple[EarlierTrial, ...]) -> Reply | Awaitable[Reply]:
-        """Reflect on a trial that failed.
+    def reflect(self, turn: Turn, earlier: tuple[EarlierRound, ...]) -> Reply | Awaitable[Reply]:
+        """Reflect on a round that failed.
 
         Args:
-            turn: the end of the trial: its last observation, with every step in ``history``.
-            earlier: the trials before it, with what was written about them.
+            turn: the end of the round: its last observation, with every step in ``history``.
+            earlier: the rounds before it, with what was written about them.
         """
         ...
 
@@ -229,8 +230,9 @@ class PlaySettings:
         reply_format: a name of ``replies.REPLY_FORMATS``.
         reward: the shaping preset.
         max_steps: stop after so many steps even if the environment goes on; None leaves it to it.
-        max_reflections: how often an agent that failed may reflect and play the task again from
-            its beginning. It is told of its failure, which no ordinary agent is.
+        max_rounds: how often the task may be played in one episode. After a round that failed, the
+            agent reflects and plays from the beginning; it is told of its failure, which no
+            ordinary agent is.
 
     Raises:
         UsageError: on an unknown reply format or a bound out of its range.
@@ -240,7 +242,7 @@ class PlaySettings:
     reply_format: str = "raw"
     reward: RewardPreset = RewardPreset()
     max_steps: int | None = None
-    max_reflections: int = 0
+    max_rounds: int = 1
 
     def __post_init__(self) -> None:
         if self.reply_format not in REPLY_FORMATS:
@@ -248,5 +250,5 @@ class PlaySettings:
             raise UsageError(f"reply format {self.reply_format!r} does not exist; use {known}")
         if self.max_steps is not None and self.max_steps < 1:
             raise UsageError(f"max_steps is {self.max_steps}; give at least 1, or None")
-        if self.max_reflections < 0:
-            raise UsageError(f"max_reflections is {self.max_reflections}; give 0 or more")
+        if self.max_rounds < 1:
+            raise UsageError(f"max_rounds is {self.max_rounds}; give at least 1")

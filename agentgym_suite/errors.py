@@ -49,6 +49,8 @@ from typing import ClassVar, Literal
 
 from gymnasium.error import ResetNeeded
 
+from agentgym_suite.usage import Usage
+
 
 class AgentGymSuiteError(Exception):
     """Base class of every exception the suite raises on purpose."""
@@ -173,10 +175,15 @@ class ModelError(AgentGymSuiteError):
     Attributes:
         kind: what the failure of the episode is called.
         origin: "model" where the model did it, "infra" where the call may succeed another time.
+        usage: tokens of the call; None where it was not answered.
     """
 
     kind: ClassVar[str] = "connection"
     origin: ClassVar[Literal["model", "infra"]] = "infra"
+
+    def __init__(self, message: str, *, usage: Usage | None = None) -> None:
+        super().__init__(message)
+        self.usage = usage
 
 
 class EmptyReply(ModelError):

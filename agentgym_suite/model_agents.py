@@ -12,7 +12,7 @@ import gymnasium as gym
 
 from agentgym_suite.chat import ChatModel, ChatReply, ChatRequest, ConnectsModel
 from agentgym_suite.decoding import Decoding
-from agentgym_suite.episodes import AgentFactory, EarlierTrial, Reply, Turn
+from agentgym_suite.episodes import AgentFactory, EarlierRound, Reply, Turn
 from agentgym_suite.errors import ContextTooLong, EmptyReply, ReplyCutOff, ReplyRefused
 from agentgym_suite.game import env_id_of, game_of
 from agentgym_suite.prompts import Message
@@ -58,12 +58,12 @@ class ModelAgent:
         """
         return await self._ask(turn, turn.messages, with_tools=self._agents.sends_tools)
 
-    async def reflect(self, turn: Turn, earlier: tuple[EarlierTrial, ...]) -> Reply:
-        """What the model learns from a trial that failed, in its own words.
+    async def reflect(self, turn: Turn, earlier: tuple[EarlierRound, ...]) -> Reply:
+        """What the model learns from a round that failed, in its own words.
 
         Raises:
             ModelError: it gave none, or there was no way to it.
-            ContextTooLong: the trial is longer than the model takes.
+            ContextTooLong: the round is longer than the model takes.
         """
         goal = str(turn.info[self._goal_key]) if self._goal_key else ""
         return await self._ask(turn, reflection_messages(goal, turn, earlier), with_tools=False)
@@ -119,12 +119,14 @@ def _usable(reply: ChatReply) -> ChatReply:
     if reply.finish_reason == "context":
         raise ContextTooLong(f"prompt and reply are longer than the model takes ({reply.text})")
     if reply.finish_reason == "refusal":
-        raise ReplyRefused(f"the model declined to answer ({reply.text or 'without a word'})")
+        words = reply.text or "without a word"
+        raise ReplyRefused(f"the model declined to answer ({words})", usage=reply.usage)
     if reply.text.strip() or reply.tool_calls:
         return reply
     if reply.finish_reason == "length":
         raise ReplyCutOff(
             f"all {reply.usage.completion_tokens} tokens were spent before the reply said "
-            "anything; raise max_tokens"
+            "anything; raise max_tokens",
+            usage=reply.usage,
         )
-    raise EmptyReply("the model's reply is empty")
+    raise EmptyReply("the model's reply is empty", usage=reply.usage)

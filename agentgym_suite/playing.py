@@ -17,7 +17,7 @@ from agentgym_suite.env import MAX_ACTION_CHARACTERS
 from agentgym_suite.episodes import (
     Agent,
     AgentFactory,
-    EarlierTrial,
+    EarlierRound,
     Episode,
     EpisodeRequest,
     Failure,
@@ -58,7 +58,7 @@ class EpisodeRecorder:
     def __init__(self, request: EpisodeRequest) -> None:
         self.request = request
         self.steps: list[Step] = []
-        self.earlier: list[EarlierTrial] = []
+        self.earlier: list[EarlierRound] = []
         self.task = Task(request.task_id, -1, "")
         self.info: Mapping[str, Any] = {}
         self.provenance = ""
@@ -67,10 +67,10 @@ class EpisodeRecorder:
         self.started = time.perf_counter()
 
     def begin_again(self, reflection: Reply) -> None:
-        """Keep the trial so far as an earlier one; the next starts without a step."""
+        """Keep the round so far as an earlier one; the next starts without a step."""
         outcome = self._outcome(success=False, failure=None)
         score = float(self.info.get("score", 0.0))
-        self.earlier.append(EarlierTrial(tuple(self.steps), score, outcome, reflection))
+        self.earlier.append(EarlierRound(tuple(self.steps), score, outcome, reflection))
         self.steps = []
 
     def finish(self, failure: Failure | None = None) -> Episode:
@@ -165,9 +165,9 @@ def _play_through(
     agent = make_agent(env, agent_seed)
     agents.append(agent)
     while True:
-        observation = _play_trial(env, agent, record, settings, wait)
-        tried_enough = len(record.earlier) >= settings.max_reflections
-        if tried_enough or record.info["success"] or record.abandoned.is_set():
+        observation = _play_round(env, agent, record, settings, wait)
+        last_round = len(record.earlier) + 1 >= settings.max_rounds
+        if last_round or record.info["success"] or record.abandoned.is_set():
             return
         record.phase = "agent"
         if not isinstance(agent, ReflectingAgent):
@@ -176,7 +176,7 @@ def _play_through(
         record.begin_again(_resolved(agent.reflect(turn, tuple(record.earlier)), wait))
 
 
-def _play_trial(
+def _play_round(
     env: gym.Env[str, str],
     agent: Agent,
     record: EpisodeRecorder,
@@ -303,7 +303,7 @@ def _prompt(
             observation=observation,
             history=tuple(PastStep(s.observation, s.action, s.reply.text) for s in record.steps),
             admissible=tuple(info["admissible_actions"]),
-            feedback=str(info["action_error"]),
+            feedback=record.steps[-1].error if record.steps else str(info["action_error"]),
             calls=tuple(_call_line(tool["function"]) for tool in game.tools),
             reflections=tuple(t.reflection.text for t in record.earlier[-_REMEMBERED:]),
         )
@@ -325,7 +325,7 @@ def classify(error: BaseException, phase: str) -> Failure:
     if isinstance(error, WorkerLost):  # also while an agent asks its environment for an action
         return Failure("worker_lost", "infra", message)
     if isinstance(error, ModelError):
-        return Failure(error.kind, error.origin, message)
+        return Failure(error.kind, error.origin, message, error.usage)
     if phase == "agent":
         if isinstance(error, ConnectionError):
             return Failure("connection", "infra", message)

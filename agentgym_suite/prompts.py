@@ -73,7 +73,7 @@ class PromptInput:
         admissible: the legal actions; empty when open-ended.
         feedback: why the last action was refused; "" if it was not.
         calls: one line per legal call, for templates that explain the grammar.
-        reflections: what the policy wrote about earlier trials of this episode that failed; any
+        reflections: what the policy wrote about earlier rounds of this episode that failed; any
             template shows them.
     """
 
@@ -213,7 +213,7 @@ def prompt_template(name: str) -> PromptTemplate:
 
 
 def _written(template: PromptTemplate, prompt: PromptInput) -> list[Message]:
-    """The template's messages, with what was learnt from failed trials before the user's first."""
+    """The template's messages, with what was learnt from failed rounds before the user's first."""
     messages = template.write(prompt)
     if not prompt.reflections:
         return messages

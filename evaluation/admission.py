@@ -16,6 +16,12 @@ from agentgym_suite.evaluation.verdicts import Verification, standing_verificati
 
 SubmissionType = Literal["standard", "custom"]
 
+_OTHER_LIMITS = ("max_completion_tokens", "max_new_tokens", "max_output_tokens", "n_predict")
+"""What servers call ``max_tokens``."""
+_BOOKKEEPING = ("metadata", "priority", "prompt_cache_key", "safety_identifier", "service_tier")
+_BOOKKEEPING += ("store", "user")
+"""Fields of a request that cannot change its reply."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
@@ -90,7 +96,7 @@ def candidate(folder: Path) -> Candidate:
         Rule("declarations", undeclared),
         Rule("not tuned on test", _declared(declaration, "tuned_on_test")),
         Rule("no privileged info", _declared(declaration, "uses_privileged_info_at_test")),
-        Rule("one trial", _feedback_fault(header)),
+        Rule("no success feedback", _feedback_fault(header)),
     )
     kind: SubmissionType = "custom" if any(rule.fault for rule in standard) else "standard"
     return Candidate(folder, header, results, verification, declaration, rules, kind)
@@ -135,12 +141,24 @@ def _decoding_fault(header: Mapping[str, Any]) -> str:
     wanted = {name: value for name, value in stated.items() if value is not None}
     if not wanted or header["config"].get("prompt") is None:
         return ""
-    given = header["config"]["agent"].get("decoding") or {}
-    differing = [name for name in sorted(wanted) if given.get(name) != wanted[name]]
-    if not differing:
-        return ""
-    name = differing[0]
-    return f"its {name} is {given.get(name)}, the suite's {wanted[name]}"
+    agent = header["config"]["agent"]
+    given, request = agent.get("decoding") or {}, agent.get("request") or {}
+    for name in sorted(wanted):
+        sent = _sent_limits(given, request) if name == "max_tokens" else (given.get(name),)
+        differing = [value for value in sent if value != wanted[name]]
+        if differing:
+            return f"its {name} is {differing[0]}, the suite's {wanted[name]}"
+    stray = sorted(set(request) - {"max_tokens", *_OTHER_LIMITS, *_BOOKKEEPING})
+    if stray:
+        return f"its requests have the field {stray[0]}, of which the suite's decoding says nothing"
+    return ""
+
+
+def _sent_limits(given: Mapping[str, Any], request: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Every bound on the tokens of a reply that a request carries; None for no bound at all."""
+    fields = {"max_tokens": given.get("max_tokens"), **request}
+    limits = (fields.get(name) for name in ("max_tokens", *_OTHER_LIMITS))
+    return tuple(limit for limit in limits if limit is not None) or (None,)
 
 
 def _feedback_fault(header: Mapping[str, Any]) -> str:
@@ -148,8 +166,8 @@ def _feedback_fault(header: Mapping[str, Any]) -> str:
     agent = header["config"]["agent"]
     if not agent.get("uses_success_feedback_at_test"):
         return ""
-    trials = agent.get("reflexion_trials")
-    return f"it plays a task up to {trials} times, told whether it failed"
+    rounds = agent.get("reflexion_rounds")
+    return f"it plays a task up to {rounds} times, told whether it failed"
 
 
 def _declared(declaration: Declaration | None, name: str) -> str:

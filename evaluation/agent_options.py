@@ -14,7 +14,7 @@ from agentgym_suite.engine_chat import EngineName
 from agentgym_suite.errors import UsageError
 from agentgym_suite.evaluation.model_specs import (
     DEFAULT_KEY_VARIABLE,
-    DEFAULT_REFLEXION_TRIALS,
+    DEFAULT_REFLEXION_ROUNDS,
     MODEL_AGENTS,
     ModelOptions,
     Prompting,
@@ -67,12 +67,12 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
         "again, with the model's own reflection, which uses success at test (default: plain)",
     )
     group.add_argument(
-        "--reflexion-trials",
+        "--reflexion-rounds",
         metavar="N",
         type=int,
-        default=DEFAULT_REFLEXION_TRIALS,
-        help="most trials of a task, the first included; the last one counts (default: "
-        f"{DEFAULT_REFLEXION_TRIALS})",
+        default=DEFAULT_REFLEXION_ROUNDS,
+        help="most rounds of a task in one episode, the first included; the last one counts "
+        f"(default: {DEFAULT_REFLEXION_ROUNDS})",
     )
     group.add_argument(
         "--prompt",
@@ -198,7 +198,7 @@ def _model_options(args: argparse.Namespace) -> ModelOptions:
         fields=settings(args.request, "--request"),
         request_timeout_s=args.request_timeout,
         tries=args.request_tries,
-        reflexion_trials=args.reflexion_trials,
+        reflexion_rounds=args.reflexion_rounds,
         record=_path(args.record, "--record"),
         price_table=_path(args.price_table, "--price-table"),
         engine=args.engine,

@@ -26,7 +26,7 @@ from agentgym_suite.retries import RetryPolicy
 
 Prompting = Literal["plain", "react", "reflexion"]
 DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
-DEFAULT_REFLEXION_TRIALS = 3
+DEFAULT_REFLEXION_ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class ModelOptions:
         key_variable: environment variable that holds the endpoint's key; None takes
             ``OPENAI_API_KEY`` where it is set.
         prompting: "plain", "react" (a thought before each action), or "reflexion" (that, and
-            after a failed trial a reflection and another trial).
+            after a failed round a reflection and another round).
         template: a name of ``prompts.PROMPT_TEMPLATES``; "" leaves it to suite and prompting.
         reply_format: a name of ``replies.REPLY_FORMATS``; "" leaves it to the template.
         history_length: earlier steps that prompts show; None leaves it to the template.
@@ -48,7 +48,7 @@ class ModelOptions:
         fields: further fields of each request to an endpoint.
         request_timeout_s: seconds for one request.
         tries: most times a request is sent.
-        reflexion_trials: most trials of a task, the first included.
+        reflexion_rounds: most rounds of a task in one episode, the first included.
         record: cassette that keeps the model's replies; None keeps none.
         price_table: file of prices; None takes the one that comes with the package.
         engine: what samples from a checkpoint.
@@ -68,7 +68,7 @@ class ModelOptions:
     fields: Mapping[str, Any] = field(default_factory=dict)
     request_timeout_s: float = 120.0
     tries: int = 6
-    reflexion_trials: int = DEFAULT_REFLEXION_TRIALS
+    reflexion_rounds: int = DEFAULT_REFLEXION_ROUNDS
     record: Path | None = None
     price_table: Path | None = None
     engine: EngineName = "transformers"
@@ -79,8 +79,8 @@ class ModelOptions:
         if self.prompting not in get_args(Prompting):
             known = ", ".join(get_args(Prompting))
             raise UsageError(f"prompting is {shown(self.prompting)}; use {known}")
-        if self.reflexion_trials < 2:
-            raise UsageError(f"reflexion_trials is {self.reflexion_trials}; give at least 2")
+        if self.reflexion_rounds < 2:
+            raise UsageError(f"reflexion_rounds is {self.reflexion_rounds}; give at least 2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def model_agent(kind: str, options: ModelOptions) -> AgentSpec:
     reflects = options.prompting == "reflexion"
     if reflects:
         config |= {
-            "reflexion_trials": options.reflexion_trials,
+            "reflexion_rounds": options.reflexion_rounds,
             "uses_success_feedback_at_test": True,
         }
     plain = options.prompting == "plain"
@@ -136,7 +136,7 @@ def model_agent(kind: str, options: ModelOptions) -> AgentSpec:
         reply_format=options.reply_format or written_for,
         policy_version=source.policy_version,
         chosen=_chosen(options),
-        max_reflections=options.reflexion_trials - 1 if reflects else 0,
+        max_rounds=options.reflexion_rounds if reflects else 1,
         pricing=pricing,
     )
 

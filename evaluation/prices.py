@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentgym_suite.arguments import check_number
-from agentgym_suite.episodes import Episode, Usage
+from agentgym_suite.episodes import Episode
 from agentgym_suite.errors import UsageError
 from agentgym_suite.evaluation.records import Cost
 from agentgym_suite.evaluation.toml_fields import read_toml, refuse_unknown, text_of, typed
+from agentgym_suite.usage import Usage
 
 SHIPPED_PRICES = Path(__file__).with_name("prices.toml")
 _PER = 1_000_000  # tokens
@@ -90,15 +91,19 @@ class Pricing:
         """The price of an episode's answered calls; unknown if one of them told no tokens."""
         usages = list(_usages(episode))
         told = all(usage.prompt_tokens and usage.completion_tokens for usage in usages)
+        lost = None if episode.failure is None else episode.failure.usage
+        if lost is not None:  # a reply without a word may well have no tokens
+            usages.append(lost)
+            told = told and lost.prompt_tokens > 0
         if self.price is None or not told:
             return Cost(None, self.table)
         return Cost(sum(map(self.price.usd, usages)), self.table)
 
 
 def _usages(episode: Episode) -> Iterator[Usage]:
-    for trial in episode.earlier:
-        yield from (step.reply.usage for step in trial.steps)
-        yield trial.reflection.usage
+    for played in episode.earlier:
+        yield from (step.reply.usage for step in played.steps)
+        yield played.reflection.usage
     yield from (step.reply.usage for step in episode.steps)
 
 

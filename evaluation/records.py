@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from agentgym_suite.episodes import EarlierTrial, Episode, Failure, Origin, Outcome
+from agentgym_suite.episodes import EarlierRound, Episode, Failure, Origin, Outcome
 from agentgym_suite.evaluation.step_records import (
     Keep,
     StepRecord,
@@ -24,7 +24,7 @@ from agentgym_suite.evaluation.step_records import (
 )
 from agentgym_suite.spaces import without_surrogates
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,8 @@ class RecordKey:
 
 
 @dataclass(frozen=True, slots=True)
-class EarlierTrialRecord:
-    """A trial that failed before the one that counts, of an agent that reflects.
+class EarlierRoundRecord:
+    """A round that failed before the one that counts, of an agent that reflects.
 
     Attributes:
         steps: every step of it.
@@ -63,11 +63,20 @@ class EarlierTrialRecord:
 
 @dataclass(frozen=True, slots=True)
 class FailureRecord:
-    """Why an episode or attempt was not played to its end."""
+    """Why an episode or attempt was not played to its end.
+
+    Attributes:
+        kind: what broke.
+        origin: whose doing it was.
+        message: the exception in words.
+        tokens: tokens of the model call that gave nothing to play with; null where no call was
+            answered.
+    """
 
     kind: str
     origin: Origin
     message: str
+    tokens: StepTokens | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +107,7 @@ class EpisodeRecord:
         seed: seed of the environment's reset.
         policy_version: digest of the weights that played; null for agents without weights.
         steps: every step.
-        earlier_trials: trials that failed before these steps, of an agent that reflects.
+        earlier_rounds: rounds that failed before these steps, of an agent that reflects.
         final_obs: what the last step returned; null without steps or when kept by reference.
         final_obs_ref: reference to that text; null otherwise.
         n_steps: how many steps.
@@ -120,7 +129,7 @@ class EpisodeRecord:
     seed: int
     policy_version: str | None
     steps: list[StepRecord]
-    earlier_trials: list[EarlierTrialRecord]
+    earlier_rounds: list[EarlierRoundRecord]
     final_obs: str | None
     final_obs_ref: TextReference | None
     n_steps: int
@@ -181,7 +190,7 @@ def episode_record(
         seed=episode.seed,
         policy_version=policy_version,
         steps=[step_record(i, step, keep) for i, step in enumerate(episode.steps)],
-        earlier_trials=[_trial_record(trial, keep) for trial in episode.earlier],
+        earlier_rounds=[_round_record(one, keep) for one in episode.earlier],
         final_obs=final_obs,
         final_obs_ref=final_obs_ref,
         n_steps=len(episode.steps),
@@ -226,21 +235,22 @@ def utf8(text: str) -> bytes:
     return without_surrogates(text).encode("utf-8")
 
 
-def _trial_record(trial: EarlierTrial, keep: Keep) -> EarlierTrialRecord:
-    final_obs, final_obs_ref = kept_end(trial.steps, keep)
-    return EarlierTrialRecord(
-        steps=[step_record(i, step, keep) for i, step in enumerate(trial.steps)],
+def _round_record(played: EarlierRound, keep: Keep) -> EarlierRoundRecord:
+    final_obs, final_obs_ref = kept_end(played.steps, keep)
+    return EarlierRoundRecord(
+        steps=[step_record(i, step, keep) for i, step in enumerate(played.steps)],
         final_obs=final_obs,
         final_obs_ref=final_obs_ref,
-        score=finite(trial.score),
-        outcome=trial.outcome,
-        reflection=trial.reflection.text,
-        reflection_tokens=step_tokens(trial.reflection),
+        score=finite(played.score),
+        outcome=played.outcome,
+        reflection=played.reflection.text,
+        reflection_tokens=step_tokens(played.reflection.usage),
     )
 
 
 def _failure_record(failure: Failure) -> FailureRecord:
-    return FailureRecord(failure.kind, failure.origin, failure.message)
+    tokens = None if failure.usage is None else step_tokens(failure.usage)
+    return FailureRecord(failure.kind, failure.origin, failure.message, tokens)
 
 
 def _started_at(episode: Episode) -> str:

@@ -273,9 +273,7 @@ async def _play_environment(
             make_env,
             make_agent,
             queue,
-            settings=PlaySettings(
-                agent.prompt, agent.reply_format, max_reflections=agent.max_reflections
-            ),
+            settings=PlaySettings(agent.prompt, agent.reply_format, max_rounds=agent.max_rounds),
             concurrency=options.in_flight,
             timeout_s=options.episode_timeout_s,
         )

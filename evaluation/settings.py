@@ -35,7 +35,7 @@ class AgentSpec:
         policy_version: digest of its weights; None without weights.
         chosen: what was chosen for the agent, so that a suite does not replace it: "prompt",
             "reply_format", and names of decoding settings.
-        max_reflections: how often it may reflect on a failed trial and play the task again.
+        max_rounds: how often it may play a task in one episode, reflecting on what failed.
         pricing: how its episodes are priced; None for agents without a price.
     """
 
@@ -46,7 +46,7 @@ class AgentSpec:
     reply_format: str = "raw"
     policy_version: str | None = None
     chosen: frozenset[str] = frozenset()
-    max_reflections: int = 0
+    max_rounds: int = 1
     pricing: Pricing | None = None
 
     def suited(self, suite: Suite) -> AgentSpec:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentgym_suite.calls import ToolCall
-from agentgym_suite.episodes import Reply, Step
+from agentgym_suite.episodes import Step
 from agentgym_suite.prompts import Message
+from agentgym_suite.usage import Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class MessageRecord:
 
 @dataclass(frozen=True, slots=True)
 class StepTokens:
-    """Tokens of the model call of one step."""
+    """Tokens of one model call."""
 
     prompt: int
     completion: int
@@ -139,7 +140,7 @@ def step_record(i: int, step: Step, keep: Keep) -> StepRecord:
         admissible_n=len(step.admissible),
         dropped_steps=step.dropped_steps,
         cut_characters=step.cut_characters,
-        tokens=step_tokens(step.reply),
+        tokens=step_tokens(step.reply.usage),
         latency_s=StepLatency(finite(step.timings.model_s), finite(step.timings.env_s)),
     )
 
@@ -149,9 +150,8 @@ def _tool_call_record(call: ToolCall) -> ToolCallRecord:
     return ToolCallRecord(call.name, arguments, call.id)
 
 
-def step_tokens(reply: Reply) -> StepTokens:
-    """The tokens of the call that gave a reply."""
-    usage = reply.usage
+def step_tokens(usage: Usage) -> StepTokens:
+    """The tokens of a model call."""
     return StepTokens(usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,6 +105,8 @@ class Tally:
         cost = record["cost"]
         self.price_tables.add(cost["price_table"] if cost["usd"] is not None else None)
         self.prices.append(cost["usd"] or 0.0)
+        for calls in _uncounted_calls(record):
+            self.tokens.update(calls)
         before: str | None = None
         for step in record["steps"]:
             self._add_step(step, before)
@@ -160,6 +162,16 @@ class Tally:
         """The tasks all of whose trials are finished, in the suite's order."""
         missing = {key.task_id for key in self.plan if key not in self.summaries}
         return [task for task in self.tasks if task not in missing]
+
+
+def _uncounted_calls(record: Mapping[str, Any]) -> Iterator[Mapping[str, int]]:
+    """The tokens of model calls that are no step of the episode: of the rounds before, and lost."""
+    for played in record["earlier_rounds"]:
+        yield from (step["tokens"] for step in played["steps"])
+        yield played["reflection_tokens"]
+    lost = record["failure"] and record["failure"]["tokens"]
+    if lost:
+        yield lost
 
 
 def read_tallies(folder: Path, header: Mapping[str, Any]) -> dict[str, Tally]:

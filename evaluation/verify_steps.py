@@ -3,12 +3,13 @@
 The replies are read again under the recorded format and played in a fresh game; what that game
 executes must be the recorded action, and what it answers the recorded observation, reward and
 state. So one pass checks that the reply means the action and that the action had its effect.
+The rounds that an agent played before the one that counts are replayed like it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -19,6 +20,7 @@ import gymnasium as gym
 from agentgym_suite.calls import ToolCall
 from agentgym_suite.episodes import (
     AgentFactory,
+    EarlierRound,
     Episode,
     EpisodeRequest,
     Failure,
@@ -54,11 +56,10 @@ _STEP_FIELDS = (
     "state_hash",
     "admissible_n",
 )
+_ROUND_FIELDS = ("final_obs", "outcome", "score")
 _EPISODE_FIELDS = (
-    "final_obs",
+    *_ROUND_FIELDS,
     "n_steps",
-    "outcome",
-    "score",
     "success",
     "metrics",
     "task_family",
@@ -137,11 +138,14 @@ def replay_record(
     """
     key = key_of(record)
     request = EpisodeRequest(key.task_id, record["seed"], key.trial)
-    episode = run_episode(env, _recorded_agent(record), request, PlaySettings(None, reply_format))
+    rounds = len(record["earlier_rounds"]) + 1
+    settings = PlaySettings(None, reply_format, max_rounds=rounds)
+    episode = run_episode(env, _recorded_agent(record), request, settings)
     broken = None
     if record["failure"] is not None and not _broke_by_itself(episode):
         # The model's failure cannot happen again; what it leaves of an episode is known.
-        failure = Failure(**record["failure"])
+        told = record["failure"]
+        failure = Failure(told["kind"], told["origin"], told["message"])
         context = failure.kind == "context_overflow"
         episode = replace(
             episode,
@@ -164,10 +168,11 @@ def _broke_by_itself(episode: Episode) -> bool:
 
 
 class _RecordedAgent:
-    """Gives the recorded replies, one a turn."""
+    """Gives the recorded replies, one a turn, of each round in its order."""
 
     def __init__(self, record: Mapping[str, Any]) -> None:
-        self._steps = record["steps"]
+        self._rounds = [*record["earlier_rounds"], record]
+        self._round = 0
 
     def act(self, turn: Turn) -> Reply:
         """The reply of this step.
@@ -175,11 +180,18 @@ class _RecordedAgent:
         Raises:
             RecordingEnded: there is none.
         """
-        if turn.step_index >= len(self._steps):
-            raise RecordingEnded(f"the recording has {len(self._steps)} steps, the game goes on")
-        step = self._steps[turn.step_index]
+        steps = self._rounds[self._round]["steps"]
+        if turn.step_index >= len(steps):
+            raise RecordingEnded(f"the recording has {len(steps)} steps, the game goes on")
+        step = steps[turn.step_index]
         calls = tuple(ToolCall(**call) for call in step["tool_calls"])
         return Reply(step["reply"], calls)
+
+    def reflect(self, turn: Turn, earlier: tuple[EarlierRound, ...]) -> Reply:
+        """What was written about the round; the next one begins."""
+        reflection = self._rounds[self._round]["reflection"]
+        self._round += 1
+        return Reply(reflection)
 
     def close(self) -> None:
         """Nothing is held."""
@@ -209,6 +221,7 @@ class _Comparison:
 
     def __init__(self, key: EpisodeKey) -> None:
         self._key = key
+        self._within = ""
         self.mismatch: Mismatch | None = None
         self.roundings = 0
 
@@ -224,21 +237,44 @@ class _Comparison:
         if failure is not None and failure["origin"] not in MODEL_ORIGINS:
             self._differ(None, "failure.origin", failure["origin"], "no result: to be tried again")
             return
+        told, again = recorded["earlier_rounds"], replayed["earlier_rounds"]
+        for number, (one, other) in enumerate(zip(told, again, strict=False)):
+            self._within = f"earlier_rounds.{number}."
+            if not self._same_round(one, other, _ROUND_FIELDS, long_texts, None):
+                return
+        if len(again) < len(told):  # the replay came no further than into one of them
+            self._within = f"earlier_rounds.{len(again)}."
+            if not self._same_round(told[len(again)], replayed, (), long_texts, broken):
+                return
+        self._within = ""
+        if len(told) != len(again):
+            self._differ(None, "earlier_rounds", len(told), len(again))
+            return
+        self._same_round(recorded, replayed, _EPISODE_FIELDS, long_texts, broken)
+
+    def _same_round(
+        self,
+        recorded: Mapping[str, Any],
+        replayed: Mapping[str, Any],
+        names: Sequence[str],
+        long_texts: LongTexts,
+        broken: str | None,
+    ) -> bool:
+        """Compare one round, or the episode with the round that counts."""
         pairs = zip(recorded["steps"], replayed["steps"], strict=False)
         for i, (step, again) in enumerate(pairs):
             if not self._same_fields(_STEP_FIELDS, i, step, again, long_texts):
-                return
+                return False
         played = len(replayed["steps"])
         if broken is not None:
-            self._differ(played, "replay", f"{len(recorded['steps'])} steps", broken)
-        elif len(recorded["steps"]) != played:
-            self._differ(played, "steps", len(recorded["steps"]), played)
-        else:
-            self._same_fields(_EPISODE_FIELDS, None, recorded, replayed, long_texts)
+            return self._differ(played, "replay", f"{len(recorded['steps'])} steps", broken)
+        if len(recorded["steps"]) != played:
+            return self._differ(played, "steps", len(recorded["steps"]), played)
+        return self._same_fields(names, None, recorded, replayed, long_texts)
 
     def _same_fields(
         self,
-        names: tuple[str, ...],
+        names: Sequence[str],
         step: int | None,
         recorded: Mapping[str, Any],
         replayed: Mapping[str, Any],
@@ -278,7 +314,8 @@ class _Comparison:
     def _differ(self, step: int | None, name: str, value: Any, again: Any) -> bool:
         key = self._key
         told = shown_difference(value, again)
-        self.mismatch = Mismatch(key.env_id, key.task_id, key.trial, step, name, *told)
+        place = self._within + name
+        self.mismatch = Mismatch(key.env_id, key.task_id, key.trial, step, place, *told)
         return False
 
 

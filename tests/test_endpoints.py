@@ -24,7 +24,6 @@ from agentgym_suite.endpoint_answers import (
     read_refused_request,
 )
 from agentgym_suite.endpoints import Endpoint, EndpointModel
-from agentgym_suite.episodes import Usage
 from agentgym_suite.errors import (
     ModelError,
     ModelServerError,
@@ -36,6 +35,7 @@ from agentgym_suite.errors import (
 )
 from agentgym_suite.prompts import Message
 from agentgym_suite.retries import RetryPolicy
+from agentgym_suite.usage import Usage
 from tests.chat_server import Answer, ChatServer, Script, chat_server, completion, tool_call
 
 KEY = "sk-secret-0123456789"
@@ -208,7 +208,7 @@ def test_a_server_that_fails_once_is_asked_again() -> None:
         (Answer({"choices": [{}]}), ModelUnreachable, "its first choice has no message"),
         (Answer("[1]"), ModelUnreachable, "it is no JSON object"),
         (Answer(completion("x" * 99), cut=True), ModelUnreachable, "asked 3"),
-        (Answer({"error": {"message": "bad temperature"}}, 400), ModelUnreachable, "(asked once)"),
+        (Answer({"error": {"message": "too large"}}, 413), ModelUnreachable, "(asked once)"),
     ],
 )
 def test_a_failure_that_lasts_says_what_it_was(
@@ -217,6 +217,31 @@ def test_a_failure_that_lasts_says_what_it_was(
     error, _ = failure([answer], retries=RetryPolicy(tries=3))
     assert type(error) is kind and said in str(error) and KEY not in str(error)
     assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("status", [400, 402, 415, 422])
+def test_a_refusal_before_any_answer_is_of_the_options_and_ends_the_run(status: int) -> None:
+    refusal = Answer({"error": {"message": "bad temperature"}}, status)
+    with chat_server([refusal, OK]) as server, pytest.raises(ModelUnusable) as caught:
+        ask(endpoint(server.url))
+    assert f"answered {status}: bad temperature; check" in str(caught.value)
+    assert len(server.requests) == 1
+
+
+def test_a_refusal_after_an_answer_is_of_the_prompt_and_of_that_episode_alone() -> None:
+    refusal = Answer({"error": {"message": "roles must alternate"}}, 400)
+
+    async def call(url: str) -> ChatReply:
+        async with httpx.AsyncClient(timeout=None) as client:
+            model = EndpointModel(endpoint(url), client)
+            await model.complete(REQUEST)
+            with pytest.raises(ModelUnreachable, match="roles must alternate"):
+                await model.complete(REQUEST)
+            return await model.complete(REQUEST)
+
+    with chat_server([OK, refusal, OK]) as server:
+        assert asyncio.run(call(server.url)).text == "fine"
+    assert len(server.requests) == 3
 
 
 def test_a_server_that_is_down_is_unreachable() -> None:

@@ -13,11 +13,12 @@ from agentgym_suite.chat import ChatRequest
 from agentgym_suite.decoding import Decoding
 from agentgym_suite.engine_chat import EngineModel
 from agentgym_suite.engines.tokens import Generated, Sampling
-from agentgym_suite.episodes import EpisodeRequest, PlaySettings, TokenTrace, Usage
+from agentgym_suite.episodes import EpisodeRequest, PlaySettings, TokenTrace
 from agentgym_suite.errors import ContextTooLong, EngineError
 from agentgym_suite.model_agents import ModelAgents
 from agentgym_suite.prompts import Message, StepPrompt
 from agentgym_suite.rollouts import run_episodes
+from agentgym_suite.usage import Usage
 from tests.counting import CountingEnv
 
 END = 0

@@ -21,7 +21,7 @@ from agentgym_suite.calls import ToolCall
 from agentgym_suite.cassettes import Cassette, RecordedModel, RecordingModel
 from agentgym_suite.chat import ChatReply, ChatRequest
 from agentgym_suite.decoding import Decoding
-from agentgym_suite.episodes import Episode, EpisodeRequest, PlaySettings, Usage
+from agentgym_suite.episodes import Episode, EpisodeRequest, PlaySettings
 from agentgym_suite.errors import (
     ContextTooLong,
     DataDamaged,
@@ -33,6 +33,7 @@ from agentgym_suite.game import env_id_of
 from agentgym_suite.model_agents import ModelAgents
 from agentgym_suite.prompts import Message, StepPrompt
 from agentgym_suite.rollouts import run_episodes
+from agentgym_suite.usage import Usage
 from tests.counting import CountingEnv
 
 Answer = Callable[[ChatRequest], ChatReply]
@@ -158,6 +159,29 @@ def test_a_prompt_over_its_budget_is_no_failure_of_the_way() -> None:
     assert ContextTooLong.__name__ in episode.failure.message
 
 
+def test_a_reply_that_cannot_be_read_is_told_why_in_the_next_prompt() -> None:
+    replies = iter(["I think.", "Action: add[2]"])
+    model = ScriptedModel(lambda r: ChatReply(next(replies)))
+    (episode,) = play(model.connect, REACT)
+    unread, _ = episode.steps
+    assert episode.success and not unread.valid and "Action:" in unread.error
+    first, second = (request.messages[-1].content for request in model.requests)
+    assert unread.error not in first and f"carried out:\n{unread.error}" in second
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        ChatReply("", usage=Usage(1000, 0, 10)),
+        ChatReply("", usage=Usage(1000, 99), finish_reason="length"),
+        ChatReply("no", usage=Usage(1000, 3), finish_reason="refusal"),
+    ],
+)
+def test_the_tokens_of_a_reply_that_says_nothing_are_kept(reply: ChatReply) -> None:
+    (episode,) = play(ScriptedModel(lambda r: reply).connect, REACT)
+    assert episode.failure is not None and episode.failure.usage == reply.usage
+
+
 def test_an_environment_elsewhere_is_known_by_its_id() -> None:
     env = CountingEnv()
     assert env_id_of(env) == ""
@@ -170,31 +194,31 @@ def test_an_environment_elsewhere_is_known_by_its_id() -> None:
 
 
 def learns(request: ChatRequest) -> ChatReply:
-    """Overshoots in its first trial and knows better once it has reflected."""
+    """Overshoots in its first round and knows better once it has reflected."""
     said = "\n".join(message.content for message in request.messages)
     if "The task is not solved" in said:
         return ChatReply("Add 2, not 3.", usage=Usage(7, 4, 0))
     return ChatReply("Action: add[2]" if "Add 2, not 3." in said else "Action: add[3]")
 
 
-def test_a_reflection_on_a_failed_trial_is_in_the_prompts_of_the_next() -> None:
+def test_a_reflection_on_a_failed_round_is_in_the_prompts_of_the_next() -> None:
     model = ScriptedModel(learns)
-    (episode,) = play(model.connect, replace(REACT, max_reflections=2))
+    (episode,) = play(model.connect, replace(REACT, max_rounds=3))
     assert episode.success and [s.action for s in episode.steps] == ["add[2]"]
-    (trial,) = episode.earlier
-    assert [s.action for s in trial.steps] == ["add[3]"]
-    assert (trial.score, trial.outcome) == (0.0, "failure")
-    assert (trial.reflection.text, trial.reflection.usage) == ("Add 2, not 3.", Usage(7, 4, 0))
+    (played,) = episode.earlier
+    assert [s.action for s in played.steps] == ["add[3]"]
+    assert (played.score, played.outcome) == (0.0, "failure")
+    assert (played.reflection.text, played.reflection.usage) == ("Add 2, not 3.", Usage(7, 4, 0))
     first, asked, second = model.requests
     assert "Add 2" not in str(first.messages) and "- Add 2, not 3." in second.messages[1].content
     assert "Action: add[3]" in asked.messages[1].content and asked.tools == ()
 
 
-def test_trials_are_bounded_and_the_last_one_counts() -> None:
+def test_rounds_are_bounded_and_the_last_one_counts() -> None:
     model = ScriptedModel(
         lambda r: ChatReply("Again." if "not solved" in str(r.messages) else "Action: add[9]")
     )
-    (episode,) = play(model.connect, replace(REACT, max_reflections=4))
+    (episode,) = play(model.connect, replace(REACT, max_rounds=5))
     assert not episode.success and len(episode.earlier) == 4 and len(episode.steps) == 1
     shown = model.requests[-1].messages[1].content
     assert shown.count("- Again.") == 3  # the latest three are remembered
@@ -202,17 +226,17 @@ def test_trials_are_bounded_and_the_last_one_counts() -> None:
 
 def test_a_success_is_not_reflected_on_and_without_reflections_none_is_asked_for() -> None:
     model = ScriptedModel(adds)
-    assert play(model.connect, replace(REACT, max_reflections=3))[0].earlier == ()
+    assert play(model.connect, replace(REACT, max_rounds=4))[0].earlier == ()
     failing = ScriptedModel(lambda r: ChatReply("Action: add[9]"))
     assert play(failing.connect, REACT)[0].earlier == ()
     assert len(failing.requests) == 1
 
 
-def test_a_failure_while_reflecting_keeps_the_trials() -> None:
+def test_a_failure_while_reflecting_keeps_the_rounds() -> None:
     model = ScriptedModel(
         lambda r: ChatReply("" if "not solved" in str(r.messages) else "Action: add[9]")
     )
-    (episode,) = play(model.connect, replace(REACT, max_reflections=2))
+    (episode,) = play(model.connect, replace(REACT, max_rounds=3))
     assert episode.failure is not None and episode.failure.kind == "empty_reply"
     assert [s.action for s in episode.steps] == ["add[9]"]
 
@@ -231,7 +255,7 @@ TASKS = [f"count-{i}" for i in range(6)]
 
 def test_a_recording_plays_the_same_episodes_without_the_model(tmp_path: Path) -> None:
     path, model = recorded(tmp_path, learns, TASKS)
-    settings = replace(REACT, max_reflections=1)
+    settings = replace(REACT, max_rounds=2)
     live = play(RecordedModel(model.connect, "tiny", path).connect, settings, TASKS)
     again = play(Cassette.read(path).connect, settings, TASKS)
     assert again == live and any(episode.earlier for episode in live)

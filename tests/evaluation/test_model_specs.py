@@ -13,7 +13,6 @@ import pytest
 
 from agentgym_suite import evaluation
 from agentgym_suite.decoding import Decoding
-from agentgym_suite.episodes import Usage
 from agentgym_suite.errors import UsageError
 from agentgym_suite.evaluation.admission import candidate
 from agentgym_suite.evaluation.model_specs import ModelOptions, model_agent
@@ -25,6 +24,7 @@ from agentgym_suite.evaluation.settings import AgentSpec, RunOptions, named_agen
 from agentgym_suite.evaluation.suites import EnvEntry, Suite, decoding_seed, episode_seed
 from agentgym_suite.evaluation.verify import verify_run
 from agentgym_suite.model_agents import ModelAgents
+from agentgym_suite.usage import Usage
 from tests.chat_server import Answer, chat_server, completion, tool_call
 
 Command = Callable[[Sequence[str]], int]
@@ -148,6 +148,48 @@ def test_decoding_is_the_suite_s_and_what_is_chosen_is_told(
     assert faults == {"suite": [""], "hot": ["its temperature is 0.7, the suite's 0.0"]}
 
 
+@pytest.mark.parametrize(
+    ("fields", "fault"),
+    [
+        ({"max_tokens": None, "max_completion_tokens": 99}, ""),
+        ({"max_completion_tokens": 99, "user": "u"}, ""),
+        ({"max_tokens": 5000}, "its max_tokens is 5000, the suite's 99"),
+        ({"max_tokens": None}, "its max_tokens is None, the suite's 99"),
+        (
+            {"max_tokens": None, "max_completion_tokens": 5000},
+            "its max_tokens is 5000, the suite's 99",
+        ),
+        ({"n_predict": 5000}, "its max_tokens is 5000, the suite's 99"),
+        (
+            {"top_k": 1},
+            "its requests have the field top_k, of which the suite's decoding says nothing",
+        ),
+        (
+            {"best_of": 8, "user": "u"},
+            "its requests have the field best_of, of which the suite's decoding says nothing",
+        ),
+    ],
+)
+def test_a_request_s_own_fields_must_leave_the_suite_s_decoding(
+    counting_env: str, tmp_path: Path, fields: dict[str, Any], fault: str
+) -> None:
+    with chat_server(calls) as server:
+        run(model_agent("openai", ModelOptions("tiny", server.url, fields=fields)), tmp_path)
+    assert {name: server.requests[-1].get(name) for name in fields} == fields
+    (rule,) = (rule for rule in candidate(tmp_path).rules if rule.name == "decoding")
+    assert rule.fault == fault
+
+
+def test_a_field_of_requests_that_differs_is_warned_of(counting_env: str, tmp_path: Path) -> None:
+    with chat_server(calls) as server:
+        for name, fields in (("a", {}), ("b", {"top_k": 1})):
+            options = ModelOptions("tiny", server.url, fields=fields)
+            run(model_agent("openai", options), tmp_path / name)
+    (suite,) = evaluation.compare(tmp_path / "a", tmp_path / "b").suites
+    (warning,) = suite.warnings
+    assert warning.startswith("decodings of ") and "top_k" in warning
+
+
 def test_a_suite_s_prompt_replaces_what_nobody_chose() -> None:
     suite = Suite("s", 1, (EnvEntry(ENV, TASKS),), prompt_format="verl_agent")
     plain = model_agent("openai", ModelOptions("tiny")).suited(suite)
@@ -183,7 +225,16 @@ def test_the_key_is_sent_and_written_nowhere(
     with chat_server(sometimes) as server:
         code = command(
             ["evaluate", "--env", ENV, "--agent", "openai", "--model", "tiny", "--episodes", "4"]
-            + ["--endpoint", server.url, "--api-key-env", "THE_KEY", "--max-retries", "1"]
+            + [
+                "--endpoint",
+                server.url,
+                "--api-key-env",
+                "THE_KEY",
+                "--max-retries",
+                "1",
+                "--concurrency",
+                "1",
+            ]
             + ["--out", str(tmp_path / "run"), "--record", str(tmp_path / "tape.jsonl")]
         )
     assert code == 1 and set(server.keys) == {f"Bearer {KEY}"}
@@ -330,27 +381,78 @@ def test_an_episode_that_was_not_recorded_is_the_agent_s_failure(
 # ------------------------------------------------------------------ prompting
 
 
-def test_reflexion_records_every_trial_and_is_not_ranked(counting_env: str, tmp_path: Path) -> None:
+def test_reflexion_records_every_round_and_is_not_ranked(counting_env: str, tmp_path: Path) -> None:
     with chat_server(thinks) as server:
-        options = ModelOptions("tiny", server.url, prompting="reflexion", reflexion_trials=3)
+        options = ModelOptions("tiny", server.url, prompting="reflexion", reflexion_rounds=3)
         results = run(model_agent("openai", options), tmp_path)
     assert results.envs[ENV].success.estimate == 1.0
     for record in records(tmp_path):
-        (trial,) = record["earlier_trials"]
-        assert [step["parsed_action"] for step in trial["steps"]] == ["stop[]"]
-        assert (trial["outcome"], trial["reflection"]) == ("failure", "Count with care.")
-        assert trial["reflection_tokens"] == {"prompt": 11, "completion": 3, "cached": 0}
-        assert trial["final_obs"] == "done" and record["n_steps"] == len(record["steps"]) > 1
+        (played,) = record["earlier_rounds"]
+        assert [step["parsed_action"] for step in played["steps"]] == ["stop[]"]
+        assert (played["outcome"], played["reflection"]) == ("failure", "Count with care.")
+        assert played["reflection_tokens"] == {"prompt": 11, "completion": 3, "cached": 0}
+        assert played["final_obs"] == "done" and record["n_steps"] == len(record["steps"]) > 1
     agent = read_run(tmp_path)["config"]["agent"]
     assert agent["name"] == "tiny+reflexion" and agent["uses_success_feedback_at_test"] is True
     assert "it plays a task up to 3 times, told whether it failed" in candidate(tmp_path).faults
     assert verify_run(tmp_path).verdict == "verified"
 
 
-def test_react_alone_has_one_trial_and_no_such_fault(counting_env: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        (lambda r: r["steps"][0].update(reply="Thought: so\nAction: add[1]"), "parsed_action"),
+        (lambda r: r["steps"][0].update(parsed_action="add[1]"), "parsed_action"),
+        (lambda r: r["steps"][0].update(reward=0.5), "reward"),
+        (lambda r: r["steps"][0].update(state_hash="0" * 64), "state_hash"),
+        (lambda r: r["steps"][0].update(obs="count 9 of 9"), "obs"),
+        (lambda r: r.update(final_obs="no"), "final_obs"),
+        (lambda r: r.update(score=0.25), "score"),
+        (lambda r: r.update(outcome="truncated_steps"), "outcome"),
+        (lambda r: r["steps"].append(r["steps"][0]), "steps"),
+        (lambda r: r["steps"].clear(), "replay"),
+    ],
+)
+def test_what_is_altered_in_an_earlier_round_is_found(
+    counting_env: str, tmp_path: Path, change: Callable[[Any], None], field: str
+) -> None:
+    with chat_server(thinks) as server:
+        options = ModelOptions("tiny", server.url, prompting="reflexion")
+        run(model_agent("openai", options), tmp_path)
+    whole = list(read_records(tmp_path / EPISODES))
+    change(whole[2]["earlier_rounds"][0])
+    (tmp_path / EPISODES).write_text("".join(json.dumps(one) + "\n" for one in whole))
+    verification = verify_run(tmp_path)
+    assert verification.verdict == "mismatch"
+    found = {(one.task_id, one.field) for one in verification.mismatches}
+    assert (whole[2]["key"]["task_id"], f"earlier_rounds.0.{field}") in found
+
+
+def test_a_round_that_was_added_is_found(counting_env: str, tmp_path: Path) -> None:
+    run(named_agent("oracle"), tmp_path)
+    whole = list(read_records(tmp_path / EPISODES))
+    names = ("steps", "final_obs", "final_obs_ref", "score", "outcome")
+    told = {"reflection": "", "reflection_tokens": {"prompt": 0, "completion": 0, "cached": 0}}
+    whole[0]["earlier_rounds"] = [{name: whole[0][name] for name in names} | told]
+    (tmp_path / EPISODES).write_text("".join(json.dumps(one) + "\n" for one in whole))
+    assert [one.field for one in verify_run(tmp_path).mismatches] == ["earlier_rounds"]
+
+
+def test_the_tokens_of_all_rounds_and_reflections_are_counted(
+    counting_env: str, tmp_path: Path
+) -> None:
+    with chat_server(thinks) as server:
+        options = ModelOptions("tiny", server.url, prompting="reflexion")
+        results = run(model_agent("openai", options), tmp_path)
+    tokens = results.envs[ENV].tokens
+    assert tokens.prompt == 11 * len(server.requests)
+    assert tokens.completion == 3 * len(server.requests)
+
+
+def test_react_alone_has_one_round_and_no_such_fault(counting_env: str, tmp_path: Path) -> None:
     with chat_server(thinks) as server:
         run(model_agent("openai", ModelOptions("tiny", server.url, prompting="react")), tmp_path)
-    assert all(record["earlier_trials"] == [] for record in records(tmp_path))
+    assert all(record["earlier_rounds"] == [] for record in records(tmp_path))
     assert not [fault for fault in candidate(tmp_path).faults if "told" in fault]
     system, user = server.requests[0]["messages"]
     assert "Thought:" in system["content"] and "Observation: count 0 of" in user["content"]
@@ -396,12 +498,33 @@ def test_a_price_table_of_one_s_own(counting_env: str, tmp_path: Path) -> None:
     with chat_server(thinks) as server:
         options = ModelOptions("tiny", server.url, prompting="reflexion", price_table=own)
         run(model_agent("openai", options), tmp_path / "run")
-    for record in records(tmp_path / "run"):  # every trial and reflection costs
+    for record in records(tmp_path / "run"):  # every round and reflection costs
         answered = record["n_steps"] + 2
         assert record["cost"] == {
             "usd": pytest.approx(answered * (11 * 1 + 3 * 2) / 1e6),
             "price_table": "own.toml of today",
         }
+
+
+@pytest.mark.parametrize(
+    ("usage", "usd"), [({"prompt_tokens": 1000, "completion_tokens": 99}, 1), ({}, None)]
+)
+def test_a_reply_that_says_nothing_costs_its_tokens(
+    counting_env: str, tmp_path: Path, usage: dict[str, int], usd: int | None
+) -> None:
+    cut_off = Answer(completion("", finish_reason="length", usage=usage))
+    with chat_server([cut_off]) as server:
+        results = run(model_agent("openai", ModelOptions("gpt-4.1", server.url)), tmp_path)
+    each = PriceTable.read().models["gpt-4.1"].usd(Usage(1000, 99))
+    for record in records(tmp_path):
+        assert record["cost"]["usd"] == (usd and pytest.approx(each))
+        assert record["failure"]["tokens"] == {
+            "prompt": usage.get("prompt_tokens", 0),
+            "completion": usage.get("completion_tokens", 0),
+            "cached": 0,
+        }
+    assert results.envs[ENV].tokens.prompt == 6 * usage.get("prompt_tokens", 0)
+    assert verify_run(tmp_path).verdict == "verified"
 
 
 def test_usage_that_is_not_told_makes_the_price_unknown(counting_env: str, tmp_path: Path) -> None:
@@ -447,7 +570,7 @@ def test_what_is_no_price_table_is_refused(tmp_path: Path, text: str, said: str)
         (["--agent", "openai", "--model", "m", "--request", "seed=1"], "field seed"),
         (["--agent", "openai", "--model", "m", "--endpoint", "ftp://h"], "no http://"),
         (["--agent", "openai", "--model", "m", "--temperature", "-1"], "temperature is -1"),
-        (["--agent", "openai", "--model", "m", "--reflexion-trials", "1"], "give at least 2"),
+        (["--agent", "openai", "--model", "m", "--reflexion-rounds", "1"], "give at least 2"),
         (["--agent", "openai", "--model", "m", "--request-tries", "0"], "tries is 0"),
         (["--agent", "random", "--index", f"{ENV}=x"], "--index goes with --suite"),
     ],

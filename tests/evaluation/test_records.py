@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentgym_suite.episodes import Episode, Failure, Reply, Step, Timings, Usage
+from agentgym_suite.episodes import Episode, Failure, Reply, Step, Timings
 from agentgym_suite.evaluation.published_schemas import published_schemas
 from agentgym_suite.evaluation.records import (
     EpisodeRecord,
@@ -19,6 +19,7 @@ from agentgym_suite.evaluation.records import (
 )
 from agentgym_suite.evaluation.schema import json_schema
 from agentgym_suite.prompts import Message
+from agentgym_suite.usage import Usage
 
 KEY = RecordKey("tiny", 1, "Counting-v0", "count-0", 0)
 
@@ -128,5 +129,6 @@ def test_an_attempt_says_what_broke() -> None:
     value = episode(step(), failure=Failure("connection", "infra", "gone"), outcome="error")
     record = json.loads(json_line(attempt_record(KEY, value, 2)))
     assert record["attempt"] == 2
-    assert record["failure"] == {"kind": "connection", "origin": "infra", "message": "gone"}
+    told = {"kind": "connection", "origin": "infra", "message": "gone", "tokens": None}
+    assert record["failure"] == told
     assert record["n_steps"] == 1

@@ -359,7 +359,7 @@ def test_a_failure_that_was_taken_away_is_found(counting_env: str, tmp_path: Pat
     number = next(i for i, one in enumerate(records_of(tmp_path)) if one["failure"])
     alter_record(tmp_path, ["failure"], None, number)
     assert the_mismatch(verify_run(tmp_path)) == ("count-4", 2, "replay")
-    failure = {"kind": "env_timeout", "origin": "env", "message": "slow"}
+    failure = {"kind": "env_timeout", "origin": "env", "message": "slow", "tokens": None}
     alter_record(tmp_path, ["failure"], failure, number)
     assert the_mismatch(verify_run(tmp_path)) == ("count-4", None, "failure.origin")
 
