@@ -35,6 +35,7 @@ from agentgym_suite.retries import RetryPolicy, retry_after_s
 from agentgym_suite.spaces import without_surrogates
 
 OPENAI_URL = "https://api.openai.com/v1"
+DEFAULT_REQUEST_TIMEOUT_S = 120.0
 _PATH = "/chat/completions"
 _OWN_FIELDS = ("model", "messages", "temperature", "top_p", "seed", "tools", "stream", "n")
 _MOST_CONNECTIONS = 1000
@@ -60,7 +61,7 @@ class Endpoint:
     url: str
     model: str
     key: str = field(default="", repr=False)
-    request_timeout_s: float = 120.0
+    request_timeout_s: float = DEFAULT_REQUEST_TIMEOUT_S
     retries: RetryPolicy = RetryPolicy()
     fields: Mapping[str, Any] = field(default_factory=dict)
 

@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 
 from agentgym_suite.errors import UsageError
 
+DEFAULT_TRIES = 6
+
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
@@ -25,7 +27,7 @@ class RetryPolicy:
         UsageError: a number is out of its range.
     """
 
-    tries: int = 6
+    tries: int = DEFAULT_TRIES
     first_pause_s: float = 0.5
     longest_pause_s: float = 30.0
     total_s: float = 300.0

@@ -25,7 +25,7 @@ from typing import Any
 
 from agentgym_suite.decoding import Decoding
 from agentgym_suite.evaluation.agent_runs import run_agents
-from agentgym_suite.evaluation.model_specs import ModelOptions, model_agent
+from agentgym_suite.evaluation.model_specs import TransformersOptions, model_agent
 from agentgym_suite.evaluation.open_suites import open_suite
 from agentgym_suite.evaluation.run_directory import EPISODES, read_records
 from agentgym_suite.evaluation.settings import AgentSpec, RunOptions
@@ -64,10 +64,12 @@ def agents(options: argparse.Namespace) -> Iterator[AgentSpec]:
     """The model here, and the one behind the endpoint."""
     common: dict[str, Any] = {"prompting": options.prompting, "token_budget": TOKEN_BUDGET}
     model = options.model or packaged_model()
-    here = ModelOptions(model, device=options.device, **common)
+    here = TransformersOptions(model, device=options.device, **common)
     yield replace(model_agent("transformers", here), name="transformers")
     if options.endpoint:
-        there = ModelOptions(options.served, options.endpoint, request_timeout_s=600.0, **common)
+        there = TransformersOptions(
+            options.served, options.endpoint, request_timeout_s=600.0, **common
+        )
         yield replace(model_agent("openai", there), name="over HTTP")
 
 

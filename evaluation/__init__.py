@@ -14,7 +14,14 @@ from pathlib import Path
 
 from agentgym_suite.evaluation.agent_runs import run_agents
 from agentgym_suite.evaluation.intervals import Interval, task_bootstrap, wilson
-from agentgym_suite.evaluation.model_specs import ModelOptions, model_agent
+from agentgym_suite.evaluation.model_specs import (
+    CheckpointOptions,
+    EndpointOptions,
+    ModelOptions,
+    TransformersOptions,
+    WeightsOptions,
+    model_agent,
+)
 from agentgym_suite.evaluation.open_suites import OpenSuite, ad_hoc_suite, open_suite
 from agentgym_suite.evaluation.paired_results import Comparison
 from agentgym_suite.evaluation.paired_runs import compare
@@ -28,7 +35,9 @@ from agentgym_suite.evaluation.union_runs import open_union, run_union
 
 __all__ = [
     "AgentSpec",
+    "CheckpointOptions",
     "Comparison",
+    "EndpointOptions",
     "EnvEntry",
     "EnvResults",
     "Interval",
@@ -38,6 +47,8 @@ __all__ = [
     "RunResults",
     "Suite",
     "SuiteUnion",
+    "TransformersOptions",
+    "WeightsOptions",
     "ad_hoc_suite",
     "compare",
     "episode_seed",

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from agentgym_suite.agents import AGENTS
 from agentgym_suite.arguments import settings, shown
-from agentgym_suite.endpoints import OPENAI_URL
+from agentgym_suite.endpoints import DEFAULT_REQUEST_TIMEOUT_S, OPENAI_URL
 from agentgym_suite.engine_chat import EngineName
 from agentgym_suite.errors import UsageError
 from agentgym_suite.evaluation.model_specs import (
     DEFAULT_KEY_VARIABLE,
     DEFAULT_REFLEXION_ROUNDS,
     MODEL_AGENTS,
+    ModelKind,
     ModelOptions,
     Prompting,
     model_agent,
@@ -24,6 +26,7 @@ from agentgym_suite.evaluation.replayed_runs import replayed_run
 from agentgym_suite.evaluation.settings import AgentSpec, named_agent
 from agentgym_suite.prompts import PROMPT_TEMPLATES
 from agentgym_suite.replies import REPLY_FORMATS
+from agentgym_suite.retries import DEFAULT_TRIES
 
 REPLAY = "replay"
 _NAMES = (*AGENTS, REPLAY, *MODEL_AGENTS)
@@ -42,7 +45,6 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--model",
         metavar="NAME|PATH",
-        default="",
         help="openai: the model's name; transformers, vllm: a folder of weights, a GGUF file or "
         "OWNER/NAME on the hub; checkpoint: the folder of a trained policy; cassette: the file of "
         "a recording; replay: the folder of a run",
@@ -50,7 +52,6 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--endpoint",
         metavar="URL",
-        default=OPENAI_URL,
         help=f"base address of an OpenAI-compatible server (default: {OPENAI_URL})",
     )
     group.add_argument(
@@ -62,7 +63,6 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--prompting",
         choices=get_args(Prompting),
-        default="plain",
         help="react asks for a thought before each action; reflexion also plays a task that failed "
         "again, with the model's own reflection, which uses success at test (default: plain)",
     )
@@ -70,7 +70,6 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
         "--reflexion-rounds",
         metavar="N",
         type=int,
-        default=DEFAULT_REFLEXION_ROUNDS,
         help="most rounds of a task in one episode, the first included; the last one counts "
         f"(default: {DEFAULT_REFLEXION_ROUNDS})",
     )
@@ -112,7 +111,6 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
         "--request",
         metavar="KEY=VALUE",
         action="append",
-        default=[],
         help="a further field of each request, a JSON value or a text; max_tokens=null removes "
         "that field; may be given several times",
     )
@@ -120,27 +118,26 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
         "--request-timeout",
         metavar="SECONDS",
         type=float,
-        default=120.0,
-        help="bound of one request to the server (default: 120)",
+        help=f"bound of one request to the server (default: {DEFAULT_REQUEST_TIMEOUT_S:g})",
     )
     group.add_argument(
         "--request-tries",
         metavar="N",
         type=int,
-        default=6,
-        help="most times a request is sent before it counts as failed (default: 6)",
+        help=f"most times a request is sent before it counts as failed (default: {DEFAULT_TRIES})",
     )
     group.add_argument(
         "--engine",
         choices=get_args(EngineName),
-        default="transformers",
         help="what samples from a checkpoint (default: transformers)",
     )
     group.add_argument(
-        "--device", default="auto", help="of local weights, as torch names it (default: auto)"
+        "--device",
+        metavar="NAME",
+        help="for transformers, as torch names it (default: auto, CUDA where there is one)",
     )
     group.add_argument(
-        "--dtype", default="auto", help="of local weights, as torch names it (default: auto)"
+        "--dtype", metavar="NAME", help="of local weights, as torch names it (default: auto)"
     )
     group.add_argument(
         "--record",
@@ -163,79 +160,97 @@ def agents_of(args: argparse.Namespace) -> list[AgentSpec]:
         RunError: the run to be replayed cannot.
     """
     names = [name.strip() for name in args.agent.split(",") if name.strip()]
+    for name in names:
+        if name not in _NAMES and ":" not in name:
+            known = ", ".join(_NAMES)
+            raise UsageError(f"agent {shown(name)} does not exist; use {known}, or MODULE:CLASS")
     if ":" in args.agent and "" not in sys.path:
         sys.path.insert(0, "")  # an installed command does not look in the current directory
-    takers = [name for name in names if name in MODEL_AGENTS]
-    _refuse_stray(args, takers, REPLAY in names)
-    return [_agent(name, args) for name in names]
+    values = {option: getattr(args, _destination(option)) for option in OPTION_FIELDS}
+    given = {option: value for option, value in values.items() if value is not None}
+    _refuse_stray(given, names)
+    return [_agent(name, given) for name in names]
 
 
-def _agent(name: str, args: argparse.Namespace) -> AgentSpec:
+def _agent(name: str, given: Mapping[str, Any]) -> AgentSpec:
     if name == REPLAY:
-        if not args.model:
+        if not given.get("--model"):
             raise UsageError("agent replay has no run; give its folder by --model")
-        return replayed_run(Path(args.model))
+        return replayed_run(Path(given["--model"]))
     if name in MODEL_AGENTS:
-        return model_agent(name, _model_options(args))
-    if name not in AGENTS and ":" not in name:
-        known = ", ".join(_NAMES)
-        raise UsageError(f"agent {shown(name)} does not exist; use {known}, or MODULE:CLASS")
+        return model_agent(name, _model_options(MODEL_AGENTS[name], given))
     return named_agent(name)
 
 
-def _model_options(args: argparse.Namespace) -> ModelOptions:
-    decoding = {name: getattr(args, name) for name in ("temperature", "top_p", "max_tokens")}
-    return ModelOptions(
-        model=args.model,
-        endpoint=args.endpoint,
-        key_variable=args.api_key_env,
-        prompting=args.prompting,
-        template=args.prompt or "",
-        reply_format=args.reply_format or "",
-        history_length=args.history_length,
-        token_budget=args.token_budget,
-        decoding={name: value for name, value in decoding.items() if value is not None},
-        fields=settings(args.request, "--request"),
-        request_timeout_s=args.request_timeout,
-        tries=args.request_tries,
-        reflexion_rounds=args.reflexion_rounds,
-        record=_path(args.record, "--record"),
-        price_table=_path(args.price_table, "--price-table"),
-        engine=args.engine,
-        device=args.device,
-        dtype=args.dtype,
-    )
+def _model_options(kind: ModelKind, given: Mapping[str, Any]) -> ModelOptions:
+    """What was given of the options that a kind of agents takes."""
+    options: dict[str, Any] = {}
+    for option, value in given.items():
+        field = OPTION_FIELDS[option]
+        if field == "decoding":
+            options.setdefault(field, {})[_destination(option)] = value
+        elif field in kind.takes:
+            read = _READ.get(option)
+            options[field] = read(value, option) if read else value
+    return kind.options(**options)
 
 
-def _path(text: str | None, option: str) -> Path | None:
-    if text == "":  # a variable of the shell that is not set
+def _path(text: str, option: str) -> Path:
+    if not text:  # a variable of the shell that is not set
         raise UsageError(f"{option} is empty; give the path of a file")
-    return None if text is None else Path(text)
+    return Path(text)
 
 
-_FOR_MODELS = (
-    "api_key_env",
-    "prompt",
-    "reply_format",
-    "history_length",
-    "token_budget",
-    "temperature",
-    "top_p",
-    "max_tokens",
-    "record",
-    "price_table",
-)
+OPTION_FIELDS: Mapping[str, str] = {
+    "--model": "model",
+    "--endpoint": "endpoint",
+    "--api-key-env": "key_variable",
+    "--prompting": "prompting",
+    "--reflexion-rounds": "reflexion_rounds",
+    "--prompt": "template",
+    "--reply-format": "reply_format",
+    "--history-length": "history_length",
+    "--token-budget": "token_budget",
+    "--temperature": "decoding",
+    "--top-p": "decoding",
+    "--max-tokens": "decoding",
+    "--request": "fields",
+    "--request-timeout": "request_timeout_s",
+    "--request-tries": "tries",
+    "--engine": "engine",
+    "--device": "device",
+    "--dtype": "dtype",
+    "--record": "record",
+    "--price-table": "price_table",
+}
+"""What each option says of an agent, by the name in the options of its kind."""
+
+_READ: Mapping[str, Callable[[Any, str], Any]] = {
+    "--request": settings,
+    "--record": _path,
+    "--price-table": _path,
+}
+"""How the texts of some options are read."""
 
 
-def _refuse_stray(args: argparse.Namespace, takers: list[str], replays: bool) -> None:
+def _destination(option: str) -> str:
+    return option.removeprefix("--").replace("-", "_")
+
+
+def _refuse_stray(given: Mapping[str, Any], names: Sequence[str]) -> None:
     """Refuse options that no agent of the command takes: they would be passed over in silence."""
-    if takers:
-        return
-    given = [name for name in _FOR_MODELS if getattr(args, name) is not None]
-    given += ["model"] if args.model and not replays else []
-    given += ["prompting"] if args.prompting != "plain" else []
-    if given:
-        option = given[0].replace("_", "-")
-        raise UsageError(
-            f"--{option} goes with an agent that has a model: {', '.join(MODEL_AGENTS)}"
-        )
+    for option in given:
+        field = OPTION_FIELDS[option]
+        takers = [name for name, kind in MODEL_AGENTS.items() if field in kind.takes]
+        takers += [REPLAY] if option == "--model" else []
+        if not set(takers) & set(names):
+            raise UsageError(f"{option} goes with an agent that has a model: {', '.join(takers)}")
+    if "--reflexion-rounds" in given and given.get("--prompting") != "reflexion":
+        raise UsageError("--reflexion-rounds goes with --prompting reflexion")
+    if "--device" in given and given.get("--engine") == "vllm" and "transformers" not in names:
+        raise UsageError("--device goes with --engine transformers; vLLM chooses its own")
+    named = {MODEL_AGENTS[name].names: name for name in names if name in MODEL_AGENTS}
+    named |= {"a run": REPLAY} if REPLAY in names else {}
+    if "--model" in given and len(named) > 1:
+        told = ", ".join(f"{what} for {name}" for what, name in named.items())
+        raise UsageError(f"--model would name {told}; start a command for each")

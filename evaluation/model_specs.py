@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import fields as dataclass_fields
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -12,17 +13,17 @@ from agentgym_suite.arguments import shown
 from agentgym_suite.cassettes import Cassette, RecordedModel
 from agentgym_suite.chat import ConnectsModel
 from agentgym_suite.decoding import Decoding
-from agentgym_suite.endpoints import OPENAI_URL, Endpoint
+from agentgym_suite.endpoints import DEFAULT_REQUEST_TIMEOUT_S, OPENAI_URL, Endpoint
 from agentgym_suite.engine_chat import EngineName, LocalModel
 from agentgym_suite.errors import UsageError
-from agentgym_suite.evaluation.prices import SHIPPED_PRICES, PriceTable
+from agentgym_suite.evaluation.prices import SHIPPED_PRICES, PriceTable, Pricing
 from agentgym_suite.evaluation.settings import AgentSpec
 from agentgym_suite.files import sha256_file
 from agentgym_suite.indexes.local_model import find_model
 from agentgym_suite.model_agents import DEFAULT_MAX_TOKENS, ModelAgents
 from agentgym_suite.prompts import StepPrompt, prompt_template
 from agentgym_suite.renderers import Renderer
-from agentgym_suite.retries import RetryPolicy
+from agentgym_suite.retries import DEFAULT_TRIES, RetryPolicy
 
 Prompting = Literal["plain", "react", "reflexion"]
 DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
@@ -31,13 +32,10 @@ DEFAULT_REFLEXION_ROUNDS = 3
 
 @dataclass(frozen=True, slots=True)
 class ModelOptions:
-    """What may be said of an agent with a model.
+    """What may be said of any agent with a model.
 
     Attributes:
         model: the model's name at an endpoint, or the path of what the agent plays from.
-        endpoint: base address of the endpoint.
-        key_variable: environment variable that holds the endpoint's key; None takes
-            ``OPENAI_API_KEY`` where it is set.
         prompting: "plain", "react" (a thought before each action), or "reflexion" (that, and
             after a failed round a reflection and another round).
         template: a name of ``prompts.PROMPT_TEMPLATES``; "" leaves it to suite and prompting.
@@ -45,35 +43,23 @@ class ModelOptions:
         history_length: earlier steps that prompts show; None leaves it to the template.
         token_budget: most tokens of a prompt, at four characters each; None for no bound.
         decoding: what of "temperature", "top_p", "max_tokens" differs from the suite's.
-        fields: further fields of each request to an endpoint.
-        request_timeout_s: seconds for one request.
-        tries: most times a request is sent.
         reflexion_rounds: most rounds of a task in one episode, the first included.
         record: cassette that keeps the model's replies; None keeps none.
-        price_table: file of prices; None takes the one that comes with the package.
-        engine: what samples from a checkpoint.
-        device: of local weights, as torch names it; "auto" is CUDA where there is one.
-        dtype: of local weights; "auto" leaves it to the engine.
+
+    Raises:
+        UsageError: there is no such prompting, or too few rounds for a reflection.
     """
 
     model: str = ""
-    endpoint: str = OPENAI_URL
-    key_variable: str | None = None
+    _: KW_ONLY
     prompting: Prompting = "plain"
     template: str = ""
     reply_format: str = ""
     history_length: int | None = None
     token_budget: int | None = None
     decoding: Mapping[str, Any] = field(default_factory=dict)
-    fields: Mapping[str, Any] = field(default_factory=dict)
-    request_timeout_s: float = 120.0
-    tries: int = 6
     reflexion_rounds: int = DEFAULT_REFLEXION_ROUNDS
     record: Path | None = None
-    price_table: Path | None = None
-    engine: EngineName = "transformers"
-    device: str = "auto"
-    dtype: str = "auto"
 
     def __post_init__(self) -> None:
         if self.prompting not in get_args(Prompting):
@@ -81,6 +67,61 @@ class ModelOptions:
             raise UsageError(f"prompting is {shown(self.prompting)}; use {known}")
         if self.reflexion_rounds < 2:
             raise UsageError(f"reflexion_rounds is {self.reflexion_rounds}; give at least 2")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointOptions(ModelOptions):
+    """What may be said of a model behind an endpoint.
+
+    Attributes:
+        endpoint: base address of the endpoint.
+        key_variable: environment variable that holds the endpoint's key; None takes
+            ``OPENAI_API_KEY`` where it is set.
+        fields: further fields of each request.
+        request_timeout_s: seconds for one request.
+        tries: most times a request is sent.
+        price_table: file of prices; None takes the one that comes with the package.
+    """
+
+    endpoint: str = OPENAI_URL
+    key_variable: str | None = None
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    request_timeout_s: float = DEFAULT_REQUEST_TIMEOUT_S
+    tries: int = DEFAULT_TRIES
+    price_table: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightsOptions(ModelOptions):
+    """What may be said of weights on this machine.
+
+    Attributes:
+        dtype: of the weights; "auto" leaves it to the engine.
+    """
+
+    dtype: str = "auto"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransformersOptions(WeightsOptions):
+    """What may be said of weights from which transformers samples.
+
+    Attributes:
+        device: as torch names it; "auto" is CUDA where there is one.
+    """
+
+    device: str = "auto"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointOptions(TransformersOptions):
+    """What may be said of a trained policy.
+
+    Attributes:
+        engine: what samples.
+    """
+
+    engine: EngineName = "transformers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +132,7 @@ class _Source:
     model: str
     connect: ConnectsModel
     config: Mapping[str, Any]
-    priced: bool = False
+    pricing: Pricing | None = None
     policy_version: str | None = None
     renderer: Renderer | None = None
 
@@ -101,13 +142,18 @@ def model_agent(kind: str, options: ModelOptions) -> AgentSpec:
 
     Args:
         kind: a name of ``MODEL_AGENTS``.
-        options: what is said of it.
+        options: what is said of it, in the class that the kind takes.
 
     Raises:
         UsageError: an option is wrong or missing.
         DataError: a file cannot be used.
     """
-    source = MODEL_AGENTS[kind](options)
+    made = MODEL_AGENTS[kind]
+    if not isinstance(options, made.options):
+        raise UsageError(
+            f"agent {kind} is given {type(options).__name__}; give {made.options.__name__}"
+        )
+    source = made.source(options)
     connect = source.connect
     if options.record is not None:
         connect = RecordedModel(connect, source.model, options.record).connect
@@ -124,10 +170,6 @@ def model_agent(kind: str, options: ModelOptions) -> AgentSpec:
             "uses_success_feedback_at_test": True,
         }
     plain = options.prompting == "plain"
-    pricing = None
-    if source.priced:
-        table = PriceTable.read(options.price_table or SHIPPED_PRICES)
-        pricing = table.pricing(source.model)
     return AgentSpec(
         source.name if plain else f"{source.name}+{options.prompting}",
         ModelAgents(connect, decoding),
@@ -137,7 +179,7 @@ def model_agent(kind: str, options: ModelOptions) -> AgentSpec:
         policy_version=source.policy_version,
         chosen=_chosen(options),
         max_rounds=options.reflexion_rounds if reflects else 1,
-        pricing=pricing,
+        pricing=source.pricing,
     )
 
 
@@ -180,7 +222,7 @@ def _named_model(options: ModelOptions, kind: str, what: str) -> str:
     return options.model
 
 
-def _openai(options: ModelOptions) -> _Source:
+def _openai(options: EndpointOptions) -> _Source:
     model = _named_model(options, "openai", "its name at the endpoint")
     endpoint = Endpoint(
         options.endpoint,
@@ -191,7 +233,8 @@ def _openai(options: ModelOptions) -> _Source:
         options.fields,
     )
     config = {"model": model, "endpoint": options.endpoint, "request": dict(options.fields)}
-    return _Source(model, model, endpoint.connect, config, priced=True)
+    table = PriceTable.read(options.price_table or SHIPPED_PRICES)
+    return _Source(model, model, endpoint.connect, config, table.pricing(model))
 
 
 def _key(variable: str | None) -> str:
@@ -209,35 +252,56 @@ def _cassette(options: ModelOptions) -> _Source:
     return _Source(f"cassette:{cassette.model}", cassette.model, cassette.connect, config)
 
 
-def _transformers(options: ModelOptions) -> _Source:
-    return _local("transformers", options, "transformers")
+def _transformers(options: TransformersOptions) -> _Source:
+    return _local("transformers", options, "transformers", options.device)
 
 
-def _vllm(options: ModelOptions) -> _Source:
+def _vllm(options: WeightsOptions) -> _Source:
     return _local("vllm", options, "vllm")
 
 
-def _checkpoint(options: ModelOptions) -> _Source:
+def _checkpoint(options: CheckpointOptions) -> _Source:
     """A policy with the prompt it was trained with."""
     folder = Path(_named_model(options, "checkpoint", "its folder"))
     renderer = Renderer.read(folder)
-    return replace(_local("checkpoint", options, options.engine), renderer=renderer)
+    source = _local("checkpoint", options, options.engine, options.device)
+    return replace(source, renderer=renderer)
 
 
-def _local(kind: str, options: ModelOptions, engine: EngineName) -> _Source:
+def _local(kind: str, options: WeightsOptions, engine: EngineName, device: str = "auto") -> _Source:
     model = _named_model(options, kind, "a folder, a GGUF file or a name on the hub")
     version = find_model(model).digest
-    local = LocalModel(model, version, engine, options.device, options.dtype)
+    local = LocalModel(model, version, engine, device, options.dtype)
     name = Path(model).name
     config = {"model": name, "engine": engine, "dtype": options.dtype}
     return _Source(name, name, local.connect, config, policy_version=version)
 
 
-MODEL_AGENTS: Mapping[str, Callable[[ModelOptions], _Source]] = {
-    "openai": _openai,
-    "cassette": _cassette,
-    "transformers": _transformers,
-    "vllm": _vllm,
-    "checkpoint": _checkpoint,
+@dataclass(frozen=True, slots=True)
+class ModelKind:
+    """A kind of agents with a model.
+
+    Attributes:
+        options: the class of its options; their names are what the kind takes.
+        names: what ``model`` names; agents with the same word can share it.
+        source: finds the model.
+    """
+
+    options: type[ModelOptions]
+    names: str
+    source: Callable[[Any], _Source]
+
+    @property
+    def takes(self) -> frozenset[str]:
+        """The names of its options."""
+        return frozenset(one.name for one in dataclass_fields(self.options))
+
+
+MODEL_AGENTS: Mapping[str, ModelKind] = {
+    "openai": ModelKind(EndpointOptions, "a model of an endpoint", _openai),
+    "cassette": ModelKind(ModelOptions, "a recording", _cassette),
+    "transformers": ModelKind(TransformersOptions, "weights", _transformers),
+    "vllm": ModelKind(WeightsOptions, "weights", _vllm),
+    "checkpoint": ModelKind(CheckpointOptions, "weights", _checkpoint),
 }
 """The kinds of model agents by name."""

@@ -15,7 +15,13 @@ from agentgym_suite.chat import ChatReply, ChatRequest
 from agentgym_suite.decoding import Decoding
 from agentgym_suite.engine_chat import LocalModel
 from agentgym_suite.errors import DataMissing, MissingExtra
-from agentgym_suite.evaluation.model_specs import ModelOptions, model_agent
+from agentgym_suite.evaluation.model_specs import (
+    CheckpointOptions,
+    ModelOptions,
+    TransformersOptions,
+    WeightsOptions,
+    model_agent,
+)
 from agentgym_suite.evaluation.open_suites import open_suite
 from agentgym_suite.evaluation.run_directory import EPISODES, read_records
 from agentgym_suite.evaluation.run_header import read_run
@@ -91,7 +97,7 @@ def complete(folder: Path) -> ChatReply:
 def test_a_checkpoint_is_played_with_the_prompt_it_was_trained_with(
     counting_env: str, policy: Path, tmp_path: Path
 ) -> None:
-    spec = model_agent("checkpoint", ModelOptions(str(policy)))
+    spec = model_agent("checkpoint", CheckpointOptions(str(policy)))
     results = run(spec, tmp_path)
     assert results.status == "complete"
     header = read_run(tmp_path)
@@ -109,24 +115,23 @@ def test_a_checkpoint_is_played_with_the_prompt_it_was_trained_with(
 def test_concurrency_changes_nothing_and_other_weights_are_another_policy(
     counting_env: str, policy: Path, tmp_path: Path
 ) -> None:
-    options = ModelOptions(str(policy), template="compact")
+    options = TransformersOptions(str(policy), template="compact")
     for concurrency in (1, 4):
         run(model_agent("transformers", options), tmp_path / str(concurrency), concurrency)
     assert replies(tmp_path / "1") == replies(tmp_path / "4")
     other = saved(tmp_path / "other", seed=1)
-    one, two = (model_agent("transformers", ModelOptions(str(f))) for f in (policy, other))
+    one, two = (model_agent("transformers", TransformersOptions(str(f))) for f in (policy, other))
     assert one.policy_version != two.policy_version
     again = saved(tmp_path / "again")
-    assert (
-        model_agent("transformers", ModelOptions(str(again))).policy_version == one.policy_version
-    )
+    same = model_agent("transformers", TransformersOptions(str(again)))
+    assert same.policy_version == one.policy_version
 
 
 def test_what_local_weights_say_can_be_recorded(
     counting_env: str, policy: Path, tmp_path: Path
 ) -> None:
     tape = tmp_path / "tape.jsonl"
-    live = ModelOptions(str(policy), template="compact", record=tape)
+    live = TransformersOptions(str(policy), template="compact", record=tape)
     run(model_agent("transformers", live), tmp_path / "live")
     offline = ModelOptions(str(tape), template="compact")
     run(model_agent("cassette", offline), tmp_path / "offline")
@@ -143,9 +148,9 @@ def test_suppressed_tokens_are_never_sampled(tmp_path: Path) -> None:
 
 
 def test_a_chosen_prompt_goes_before_the_one_of_training(policy: Path) -> None:
-    spec = model_agent("checkpoint", ModelOptions(str(policy), prompting="react"))
+    spec = model_agent("checkpoint", CheckpointOptions(str(policy), prompting="react"))
     assert spec.prompt is not None and spec.prompt.template == "react"
-    spec = model_agent("checkpoint", ModelOptions(str(policy)))
+    spec = model_agent("checkpoint", CheckpointOptions(str(policy)))
     suited = spec.suited(Suite("s", 1, SUITE.envs, prompt_format="verl_agent"))
     assert suited.prompt is not None and suited.prompt.template == "compact"
 
@@ -157,7 +162,7 @@ def test_a_folder_that_is_no_checkpoint_is_told(
 ) -> None:
     plain = saved(tmp_path / "plain")
     with pytest.raises(DataMissing, match=RENDERER_FILE):
-        model_agent("checkpoint", ModelOptions(str(plain)))
+        model_agent("checkpoint", CheckpointOptions(str(plain)))
     for arguments in (["checkpoint"], ["transformers", "--model", str(tmp_path / "none")]):
         assert command(["evaluate", "--env", ENV, "--agent", *arguments]) == 2
         assert len(capsys.readouterr().err.strip().splitlines()) == 1
@@ -170,4 +175,4 @@ def test_vllm_that_is_not_installed_is_told(
     if find_spec("vllm") is not None:
         pytest.skip("vLLM is installed")
     with pytest.raises(MissingExtra, match=r"pip install 'agentgym-suite\[vllm\]'"):
-        run(model_agent("vllm", ModelOptions(str(policy))), tmp_path / "run")
+        run(model_agent("vllm", WeightsOptions(str(policy))), tmp_path / "run")

@@ -227,3 +227,15 @@ def test_a_suite_is_ordered_by_what_its_environments_are() -> None:
     assert metric_of(load_suite("papers-real50")) == "f1_all"
     assert metric_of(load_suite("webshop-test500")) == "success"
     assert metric_of(load_suite("smoke")) == "primary metric"
+
+
+def test_another_index_makes_a_suite_unrankable_and_is_an_argument() -> None:
+    whole = parse(TOML)
+    suite = whole.searching({"Counting-v0": "folder"})
+    assert (
+        suite.envs[0].kwargs == {"index": "folder"} and suite.envs[0].tasks == whole.envs[0].tasks
+    )
+    assert suite.departures == ("Counting-v0 searches another index",)
+    assert whole.searching({}) == whole
+    with pytest.raises(UsageError, match="an index is given for 'Other-v0'; suite tiny has"):
+        whole.searching({"Other-v0": "x"})
