@@ -78,6 +78,10 @@ AGENTS: Mapping[str, AgentFactory] = {
 }
 
 
+MODEL_AGENT_NAMES = ("openai", "cassette", "transformers", "vllm", "checkpoint")
+"""The kinds of agents that need a model and its options."""
+
+
 def agent_factory(name: str) -> AgentFactory:
     """The factory of a named agent, or of one of your own as ``module:Class``.
 
@@ -86,11 +90,16 @@ def agent_factory(name: str) -> AgentFactory:
     """
     if ":" in name:
         return _imported_factory(name)
+    if name in MODEL_AGENT_NAMES:
+        raise UsageError(
+            f"agent {name!r} has a model; make it with its options by evaluation.model_agent"
+        )
     try:
         return AGENTS[name]
     except KeyError:
         raise UsageError(
-            f"agent {name!r} does not exist; use {', '.join(AGENTS)}, or MODULE:CLASS for your own"
+            f"agent {name!r} does not exist; use {', '.join(AGENTS)}, MODULE:CLASS for your own, "
+            f"or evaluation.model_agent for one with a model ({', '.join(MODEL_AGENT_NAMES)})"
         ) from None
 
 

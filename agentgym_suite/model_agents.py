@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import gymnasium as gym
 
+from agentgym_suite.agent_sources import StepSeeds
 from agentgym_suite.chat import ChatModel, ChatReply, ChatRequest, ConnectsModel
 from agentgym_suite.decoding import Decoding
 from agentgym_suite.episodes import AgentFactory, EarlierRound, Reply, Turn
@@ -19,9 +21,6 @@ from agentgym_suite.prompts import Message
 from agentgym_suite.reflection import reflection_messages
 
 DEFAULT_MAX_TOKENS = 512
-
-StepSeeds = Callable[[str, int, Turn], int]
-"""The seed of a reply from the environment's id, the episode's seed and the turn."""
 
 
 def hashed_seed(env_id: str, seed: int, turn: Turn) -> int:
@@ -99,6 +98,22 @@ class ModelAgents:
     decoding: Decoding = Decoding(max_tokens=DEFAULT_MAX_TOKENS)
     sends_tools: bool = False
     step_seed: StepSeeds = hashed_seed
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """How replies are sampled."""
+        return {"decoding": asdict(self.decoding)}
+
+    def suited(
+        self, decoding: Mapping[str, Any], *, sends_tools: bool, step_seed: StepSeeds
+    ) -> ModelAgents:
+        """The same agents on a suite's terms."""
+        return replace(
+            self,
+            decoding=replace(self.decoding, **decoding),
+            sends_tools=sends_tools,
+            step_seed=step_seed,
+        )
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[AgentFactory]:

@@ -13,7 +13,6 @@ import time
 from collections import deque
 from collections.abc import Coroutine, Iterable, Iterator
 from contextlib import (
-    AbstractAsyncContextManager,
     AbstractContextManager,
     closing,
     contextmanager,
@@ -36,7 +35,6 @@ from agentgym_suite.evaluation.run_directory import (
 from agentgym_suite.evaluation.scoring import results_bytes, score_run
 from agentgym_suite.evaluation.settings import AgentSpec, OnProgress, RunOptions, RunProgress, Stop
 from agentgym_suite.evaluation.verdicts import with_verdict
-from agentgym_suite.model_agents import ModelAgents
 from agentgym_suite.ray_pool import RayEnvPool, connected
 from agentgym_suite.rollouts import MakeEnv, run_episodes
 
@@ -234,12 +232,6 @@ class _Collector:
         return last + 1 if last <= self.options.max_retries else 1
 
 
-def _agents(agent: AgentSpec) -> AbstractAsyncContextManager[AgentFactory]:
-    """What makes the agents of a run, while their model is open."""
-    make = agent.make
-    return make.opened() if isinstance(make, ModelAgents) else nullcontext(make)
-
-
 async def _play_all(
     environments: Iterable[OpenEnvironment],
     plan: list[tuple[EpisodeKey, int]],
@@ -251,7 +243,7 @@ async def _play_all(
             played.report(environment.entry.id)
         return
     with _on_signals(stop):
-        async with _agents(played.agent) as make_agent:
+        async with played.agent.source.opened() as make_agent:
             for environment in environments:
                 env_id = environment.entry.id
                 requests = [

@@ -8,15 +8,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, get_args
 
+from agentgym_suite.agent_sources import AgentSource, SeparateAgents
 from agentgym_suite.agents import AGENTS, agent_factory
-from agentgym_suite.decoding import Decoding
 from agentgym_suite.episodes import AgentFactory, Turn
 from agentgym_suite.errors import UsageError
 from agentgym_suite.evaluation.prices import Pricing
 from agentgym_suite.evaluation.run_directory import Resume
 from agentgym_suite.evaluation.suites import Suite, decoding_seed
 from agentgym_suite.files import sha256_file
-from agentgym_suite.model_agents import ModelAgents
 from agentgym_suite.prompts import StepPrompt, prompt_template
 
 Runner = Literal["local", "ray"]
@@ -28,7 +27,7 @@ class AgentSpec:
 
     Attributes:
         name: its name in tables.
-        make: makes the agent of one episode, or opens the model whose agents play the run.
+        make: makes the agent of one episode, or all agents of the run.
         config: everything about it that can change a result, such as model and endpoint.
         prompt: builds its messages; None for agents without a model.
         reply_format: how its replies are read.
@@ -40,7 +39,7 @@ class AgentSpec:
     """
 
     name: str
-    make: AgentFactory | ModelAgents
+    make: AgentFactory | AgentSource
     config: Mapping[str, Any] = field(default_factory=dict)
     prompt: StepPrompt | None = None
     reply_format: str = "raw"
@@ -56,16 +55,17 @@ class AgentSpec:
         chosen for the agent stays.
         """
         spec = self._prompted(suite.prompt_format)
-        if not isinstance(spec.make, ModelAgents):
-            return spec
-        decoding = spec._decoding(spec.make.decoding, suite.decoding)
-        make = replace(
-            spec.make,
-            decoding=decoding,
+        source = spec.source.suited(
+            spec._stated(suite),
             sends_tools=spec.reply_format == "openai",
             step_seed=SuiteSeeds(suite.id, suite.version),
         )
-        return replace(spec, make=make, config={**spec.config, "decoding": asdict(decoding)})
+        return replace(spec, make=source, config={**spec.config, **source.config})
+
+    @property
+    def source(self) -> AgentSource:
+        """What makes its agents."""
+        return self.make if isinstance(self.make, AgentSource) else SeparateAgents(self.make)
 
     def _prompted(self, template: str) -> AgentSpec:
         if not template or self.prompt is None or "prompt" in self.chosen:
@@ -77,15 +77,14 @@ class AgentSpec:
             reply_format=self.reply_format if "reply_format" in self.chosen else written_for,
         )
 
-    def _decoding(self, own: Decoding, stated: Decoding | None) -> Decoding:
-        if stated is None:
-            return own
-        replaced = {
+    def _stated(self, suite: Suite) -> dict[str, Any]:
+        """What the suite says of decoding and nobody chose otherwise."""
+        stated = {} if suite.decoding is None else asdict(suite.decoding)
+        return {
             name: value
-            for name, value in asdict(stated).items()
+            for name, value in stated.items()
             if value is not None and name not in self.chosen
         }
-        return replace(own, **replaced)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,8 @@ FLOORS = {
     " replies reply_tags prompts rewards call_results source_texts official_rows game env making"
     " remote remote_client remote_values registry progress_bars indexes",
     2: "alfworld webshop multihop_qa paper_search engines agents episodes playing rollouts"
-    " ray_env ray_pool chat model_agents reflection endpoints endpoint_answers retries cassettes"
-    " engine_chat",
+    " ray_env ray_pool chat agent_sources model_agents reflection endpoints endpoint_answers"
+    " retries cassettes engine_chat",
     3: "evaluation trainers servers",
     4: "cli data_cli importers listing play doctor __main__",
 }

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from agentgym_suite import evaluation
+from agentgym_suite.agents import MODEL_AGENT_NAMES, agent_factory
 from agentgym_suite.errors import UsageError
 from agentgym_suite.evaluation.agent_options import OPTION_FIELDS, add_agent_options
 from agentgym_suite.evaluation.model_specs import MODEL_AGENTS, ModelOptions, model_agent
@@ -109,3 +111,15 @@ def test_every_option_of_a_kind_is_one_of_the_command() -> None:
 def test_options_of_another_kind_are_refused() -> None:
     with pytest.raises(UsageError, match="agent openai is given ModelOptions; give EndpointOpt"):
         model_agent("openai", ModelOptions("m"))
+
+
+@pytest.mark.parametrize("name", MODEL_AGENTS)
+def test_an_agent_with_a_model_is_made_with_its_options(name: str) -> None:
+    assert name in MODEL_AGENT_NAMES
+    with pytest.raises(UsageError, match=f"agent '{name}' has a model; make it with its options"):
+        evaluation.run("smoke", name, out="nowhere")
+
+
+def test_an_agent_that_there_is_not_is_told_of_all_that_there_are() -> None:
+    with pytest.raises(UsageError, match=r"use random, oracle, .*model_agent .*\(openai, cassette"):
+        agent_factory("opnai")
