@@ -25,7 +25,6 @@ from agentgym_suite.episodes import (
     Timings,
     TokenTrace,
     Turn,
-    Usage,
 )
 from agentgym_suite.errors import AgentGymSuiteError, MissingExtra, UsageError
 from agentgym_suite.playing import run_episode
@@ -36,6 +35,7 @@ from agentgym_suite.rewards import RewardPreset, reward_preset
 from agentgym_suite.rollouts import run_episodes
 from agentgym_suite.spaces import UnicodeText
 from agentgym_suite.tasks import Task, TaskSet
+from agentgym_suite.usage import Usage
 from agentgym_suite.versions import suite_version
 
 __all__ = [

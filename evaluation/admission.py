@@ -18,8 +18,15 @@ SubmissionType = Literal["standard", "custom"]
 
 _OTHER_LIMITS = ("max_completion_tokens", "max_new_tokens", "max_output_tokens", "n_predict")
 """What servers call ``max_tokens``."""
-_BOOKKEEPING = ("metadata", "priority", "prompt_cache_key", "safety_identifier", "service_tier")
-_BOOKKEEPING += ("store", "user")
+_BOOKKEEPING = (
+    "metadata",
+    "priority",
+    "prompt_cache_key",
+    "safety_identifier",
+    "service_tier",
+    "store",
+    "user",
+)
 """Fields of a request that cannot change its reply."""
 
 

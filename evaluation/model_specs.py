@@ -19,8 +19,8 @@ from agentgym_suite.errors import UsageError
 from agentgym_suite.evaluation.prices import SHIPPED_PRICES, PriceTable, Pricing
 from agentgym_suite.evaluation.settings import AgentSpec
 from agentgym_suite.files import sha256_file
-from agentgym_suite.indexes.local_model import find_model
 from agentgym_suite.model_agents import DEFAULT_MAX_TOKENS, ModelAgents
+from agentgym_suite.model_files import find_model
 from agentgym_suite.prompts import StepPrompt, prompt_template
 from agentgym_suite.renderers import Renderer
 from agentgym_suite.retries import DEFAULT_TRIES, RetryPolicy

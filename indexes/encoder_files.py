@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentgym_suite.data import data_home
-from agentgym_suite.errors import DataError, RetrievalError
-from agentgym_suite.files import Json, make_folder, sha256_file, write_json_atomic
+from agentgym_suite.errors import RetrievalError
+from agentgym_suite.files import Json
 from agentgym_suite.indexes.encoder_presets import EncoderPreset
+from agentgym_suite.model_files import json_at, weights_sha256
 
 _MODULES = ("Transformer", "Pooling", "Normalize")
 _POOLING_KEYS = {
@@ -112,36 +109,6 @@ def read_encoder_files(folder: Path, preset: EncoderPreset | None = None) -> Enc
     return found if preset is None else _as_preset(found, preset)
 
 
-def weights_sha256(folder: Path) -> str:
-    """The SHA-256 of a model's weights, in hex; computed once and noted in the data home.
-
-    Raises:
-        RetrievalError: the folder has no weights.
-    """
-    files = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
-    if not files:
-        raise RetrievalError(
-            f"{folder} has no weights (*.safetensors or pytorch_model*.bin); bring them over"
-        )
-    state: list[Json] = []
-    for path in files:
-        status = path.stat()
-        state.append([str(path.resolve()), status.st_size, status.st_mtime_ns])
-    key = hashlib.sha256(str(files[0].resolve()).encode()).hexdigest()[:20]
-    note = data_home() / "encoders" / f"{key}.json"
-    known = _load(note)
-    if isinstance(known, Mapping) and known.get("files") == state:
-        return str(known["sha256"])
-    digests = [sha256_file(path) for path in files]
-    digest = digests[0]
-    if len(digests) > 1:
-        digest = hashlib.sha256("\n".join(digests).encode()).hexdigest()
-    with suppress(OSError, DataError):  # a data home that is only read: computed again next time
-        make_folder(note.parent)
-        write_json_atomic(note, {"files": state, "sha256": digest})
-    return digest
-
-
 def _as_preset(found: EncoderFiles, preset: EncoderPreset) -> EncoderFiles:
     for what, ours, theirs in (
         ("vectors of", preset.dim, found.dim),
@@ -175,12 +142,4 @@ def _pooling(config: Mapping[str, Any]) -> str:
 
 
 def _read(folder: Path, name: str) -> Any:
-    return _load(folder / name)
-
-
-def _load(path: Path) -> Any:
-    """What a JSON file holds; None when it is not there or is no JSON."""
-    try:
-        return json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
-        return None
+    return json_at(folder / name)

@@ -7,78 +7,15 @@ row; positions are counted from the first real token, so that padding changes no
 from __future__ import annotations
 
 import inspect
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
-from agentgym_suite.data import json_digest
 from agentgym_suite.errors import MissingExtra, RetrievalError, UsageError
-from agentgym_suite.files import explain_unreadable, sha256_file
-from agentgym_suite.indexes.encoder_files import weights_sha256
+from agentgym_suite.model_files import ModelFiles, without_bars
 
 DECISION = "True"
 """The token of a yes, without a blank before it: with one it is another token."""
-
-_OTHER_FRAMEWORKS = ["*.onnx", "*.h5", "*.ot", "*.msgpack", "*.gguf", "onnx/*", "openvino/*"]
-
-
-@dataclass(frozen=True, slots=True)
-class ModelFiles:
-    """Where a model lies.
-
-    Attributes:
-        folder: with its configuration, weights and tokenizer, as transformers saves it.
-        gguf: the name of the one file in ``folder`` that holds all of them; empty otherwise.
-    """
-
-    folder: Path
-    gguf: str = ""
-
-    @property
-    def digest(self) -> str:
-        """``sha256:<hex>`` of weights, configuration and tokenizer.
-
-        Raises:
-            RetrievalError: the folder has no weights.
-            DataError: a file cannot be read.
-        """
-        with explain_unreadable(self.folder):
-            if self.gguf:
-                return json_digest([sha256_file(self.folder / self.gguf)])
-            beside = [self.folder / name for name in ("config.json", "tokenizer.json")]
-            digests = [sha256_file(path) if path.is_file() else "" for path in beside]
-            return json_digest([weights_sha256(self.folder), *digests])
-
-
-def find_model(model: str | Path) -> ModelFiles:
-    """The files of a model.
-
-    Args:
-        model: a folder that transformers has saved, a file ``….gguf``, or ``owner/name`` on the
-            Hugging Face hub.
-
-    Raises:
-        UsageError: it is none of these.
-        MissingExtra: the extra ``retrieval`` is not installed.
-        RetrievalError: the model is not here and cannot be fetched.
-    """
-    text = os.fspath(model)
-    path = Path(os.path.expanduser(text)).absolute()
-    if text and path.is_dir():
-        return ModelFiles(path)
-    if path.suffix.lower() == ".gguf" and path.is_file():
-        return ModelFiles(path.parent, path.name)
-    owner, slash, name = text.partition("/")
-    if not (owner and slash and name) or "/" in name or owner in (".", "..", "~"):
-        raise UsageError(
-            f"the model is {text!r}, neither a folder nor a .gguf file; give one of these, or "
-            "OWNER/NAME on the Hugging Face hub"
-        )
-    return ModelFiles(_fetched(text))
 
 
 class DecisionModel:
@@ -192,39 +129,3 @@ def _libraries(files: ModelFiles) -> tuple[Any, Any]:
     if files.gguf and not (find_spec("gguf") and find_spec("accelerate")):
         raise MissingExtra("retrieval", "a model in a GGUF file")
     return torch, transformers
-
-
-def _fetched(name: str) -> Path:
-    try:
-        from huggingface_hub import snapshot_download
-    except ImportError as error:
-        raise MissingExtra("retrieval", f"the model {name}") from error
-    for local in (True, False):
-        try:
-            found = snapshot_download(
-                name, ignore_patterns=_OTHER_FRAMEWORKS, local_files_only=local
-            )
-        except (OSError, ValueError) as error:  # what the library raises with and without a network
-            reason = " ".join(str(error).split())[:200]
-        else:
-            return Path(found)
-    raise RetrievalError(
-        f"the model {name} is not here and cannot be fetched ({reason}); bring its folder over and "
-        "name the folder"
-    )
-
-
-@contextmanager
-def without_bars(logging: Any) -> Iterator[None]:
-    """Keep the bars that transformers draws while it loads weights off the terminal.
-
-    Args:
-        logging: the module ``transformers.utils.logging``.
-    """
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()

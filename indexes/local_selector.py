@@ -10,10 +10,11 @@ from typing import Any
 from agentgym_suite.data import json_digest
 from agentgym_suite.errors import RetrievalError, UsageError
 from agentgym_suite.files import Json
-from agentgym_suite.indexes.local_model import DecisionModel, find_model
+from agentgym_suite.indexes.local_model import DecisionModel
 from agentgym_suite.indexes.paper_store import Paper
 from agentgym_suite.indexes.selector_prompts import fill_prompt, selector_prompt
 from agentgym_suite.indexes.thread_counts import ProcessLock, ProcessThreads
+from agentgym_suite.model_files import find_model
 from agentgym_suite.spaces import without_surrogates
 
 BATCH_TOKENS = 8_192

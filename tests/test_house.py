@@ -20,7 +20,7 @@ FOLDERS = ("agentgym_suite", *OUTER)
 FLOORS = {
     0: "errors spaces calls versions horizon arguments console dice json_stream files usage",
     1: "data data_home chosen_data sources downloads deliveries download_pages tasks decoding"
-    " renderers plain_words"
+    " renderers plain_words model_files"
     " replies reply_tags prompts rewards call_results source_texts official_rows game env making"
     " remote remote_client remote_values registry progress_bars indexes",
     2: "alfworld webshop multihop_qa paper_search engines agents episodes playing rollouts"

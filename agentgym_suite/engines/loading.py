@@ -16,7 +16,7 @@ from torch import Tensor
 from agentgym_suite.engines.chat_tokenizer import TransformersChatTokenizer
 from agentgym_suite.engines.tokens import Weights
 from agentgym_suite.errors import EngineError, MissingExtra, RetrievalError, UsageError
-from agentgym_suite.indexes.local_model import ModelFiles, find_model, without_bars
+from agentgym_suite.model_files import ModelFiles, find_model, without_bars
 
 
 @dataclass(frozen=True, slots=True)

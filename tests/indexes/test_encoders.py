@@ -14,14 +14,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from agentgym_suite import model_files
 from agentgym_suite.errors import MissingExtra, RetrievalError, UsageError
-from agentgym_suite.indexes import encoder_files
 from agentgym_suite.indexes.dense import DenseIndex
 from agentgym_suite.indexes.dense_build import build_dense
-from agentgym_suite.indexes.encoder_files import read_encoder_files, weights_sha256
+from agentgym_suite.indexes.encoder_files import read_encoder_files
 from agentgym_suite.indexes.encoder_presets import PRESETS
 from agentgym_suite.indexes.encoders import Encoder, SentenceEncoder, check_encoder, open_encoder
 from agentgym_suite.indexes.query_cache import QueryCache
+from agentgym_suite.model_files import weights_sha256
 from tests.indexes.hashing_encoder import HashingEncoder, write_corpus
 
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -178,7 +179,7 @@ def test_weights_are_digested_once(
 ) -> None:
     folder = model_folder(tmp_path / "mine")
     first = weights_sha256(folder)
-    monkeypatch.setattr(encoder_files, "sha256_file", lambda path: pytest.fail("read again"))
+    monkeypatch.setattr(model_files, "sha256_file", lambda path: pytest.fail("read again"))
     assert weights_sha256(folder) == first
     assert len(list((fresh_home / "encoders").iterdir())) == 1
     monkeypatch.undo()

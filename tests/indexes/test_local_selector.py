@@ -14,11 +14,12 @@ import pytest
 
 from agentgym_suite.errors import MissingExtra, RetrievalError, UsageError
 from agentgym_suite.indexes import local_model
-from agentgym_suite.indexes.local_model import DecisionModel, find_model
+from agentgym_suite.indexes.local_model import DecisionModel
 from agentgym_suite.indexes.local_selector import LocalSelector
 from agentgym_suite.indexes.paper_store import Paper
 from agentgym_suite.indexes.selector_prompts import fill_prompt, selector_prompt
 from agentgym_suite.indexes.selectors import CachedSelector, open_selector
+from agentgym_suite.model_files import find_model
 
 pytest.importorskip("torch", reason="the extra retrieval is not installed")
 pytest.importorskip("transformers", reason="the extra retrieval is not installed")
