@@ -23,12 +23,12 @@ from agentgym_suite.episodes import (
     Reply,
     TokenTrace,
     Turn,
-    Usage,
 )
 from agentgym_suite.errors import EnvError, UsageError
 from agentgym_suite.rollouts import MakeEnv, run_episodes
 from agentgym_suite.trainers.rows import StepRow, episode_rows
 from agentgym_suite.trainers.turns import TurnEngine
+from agentgym_suite.usage import Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
