@@ -19,11 +19,9 @@ from agentgym_suite.evaluation.compare_cli import register_compare
 from agentgym_suite.evaluation.leaderboard_cli import register_leaderboard
 from agentgym_suite.evaluation.open_suites import OpenSuite, ad_hoc_suite, open_suite
 from agentgym_suite.evaluation.printing import print_failures, print_runs, print_union
-from agentgym_suite.evaluation.report import write_report
-from agentgym_suite.evaluation.run_directory import RESULTS, write_derived
+from agentgym_suite.evaluation.report import report_again
 from agentgym_suite.evaluation.runner import cluster
 from agentgym_suite.evaluation.scored_runs import find_runs, load_runs
-from agentgym_suite.evaluation.scoring import results_bytes
 from agentgym_suite.evaluation.settings import AgentSpec, OnProgress, Runner, RunOptions
 from agentgym_suite.evaluation.suite_unions import load_union, shipped_unions
 from agentgym_suite.evaluation.suites import load_suite
@@ -283,9 +281,7 @@ def _report(args: argparse.Namespace) -> int:
             print_failures(member, err)
         return 0 if union.results.complete else 1
     runs = load_runs(find_runs(folder))
-    for run in runs:
-        write_derived(run.folder / RESULTS, results_bytes(run.results))
-    print_runs(runs, write_report(folder, runs), as_json=args.json)
+    print_runs(runs, report_again(folder, runs), as_json=args.json)
     print_failures(runs, err)
     return 0 if all(run.results.status == "complete" for run in runs) else 1
 

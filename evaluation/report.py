@@ -13,10 +13,28 @@ from typing import Any, Literal, NamedTuple
 
 from agentgym_suite.evaluation.group_tables import group_tables
 from agentgym_suite.evaluation.pages import render, render_page
-from agentgym_suite.evaluation.run_directory import HTML, MARKDOWN, write_derived
-from agentgym_suite.evaluation.scored_runs import ScoredRun
+from agentgym_suite.evaluation.run_directory import HTML, MARKDOWN, RESULTS, write_derived
+from agentgym_suite.evaluation.scored_runs import ScoredRun, ranked
+from agentgym_suite.evaluation.scoring import results_bytes
 from agentgym_suite.evaluation.tables import EnvTable, env_tables, failure_rows, macro_rows
 from agentgym_suite.evaluation.viewer import MAX_BYTES, viewer_data
+
+
+def report_again(out: Path, runs: Sequence[ScoredRun]) -> Path:
+    """Write everything that is made from the records: of each run, then of all together.
+
+    Args:
+        out: the folder that holds the runs, or is the only one.
+        runs: as ``load_runs`` gives them.
+
+    Returns:
+        The path of the page that shows them all.
+    """
+    for run in runs:
+        write_derived(run.folder / RESULTS, results_bytes(run.results))
+        if run.folder != out:
+            write_report(run.folder, ranked([run]))
+    return write_report(out, runs)
 
 
 def write_report(

@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 from agentgym_suite.errors import RunError
 from agentgym_suite.evaluation.pages import render_page
-from agentgym_suite.evaluation.report import write_report
-from agentgym_suite.evaluation.run_directory import HTML, RESULTS, write_derived
+from agentgym_suite.evaluation.report import report_again
+from agentgym_suite.evaluation.run_directory import HTML, write_derived
 from agentgym_suite.evaluation.scored_runs import ScoredRun, find_runs, load_runs
-from agentgym_suite.evaluation.scoring import results_bytes
 from agentgym_suite.evaluation.union_folder import (
     UNION_HTML,
     UNION_JSON,
@@ -58,9 +57,7 @@ def report_union(folder: Path) -> UnionReport:
                 f"{path} holds runs of {suite.id}, version {suite.version}, where the union has "
                 f"{member.suite}, version {member.version}; move them away"
             )
-        for run in runs:
-            write_derived(run.folder / RESULTS, results_bytes(run.results))
-        write_report(path, runs)
+        report_again(path, runs)
         members[member.suite] = runs
     played = (run.agent for runs in members.values() for run in runs)
     agents = list(dict.fromkeys((*stored.agents, *played)))

@@ -27,7 +27,8 @@ def register_verify(commands: argparse._SubParsersAction[argparse.ArgumentParser
         "verify",
         help="replay recorded runs and count their results again",
         description="Replay every recorded action in a fresh environment, compare each step, and "
-        "count the results again. Needs no model. The verdict is stored beside the run.",
+        "count the results again. Needs no model. The verdict is stored beside the run; "
+        "`agentgym-suite report` brings it into the pages.",
         epilog="exit code: 0 verified, 1 verified as far as an incomplete run goes, 2 not "
         "reproducible with the data and versions here, 3 mismatch",
     )
@@ -75,6 +76,7 @@ def _verify(args: argparse.Namespace) -> int:
     else:
         for folder, verification in verdicts:
             _print_verdict(folder, verification)
+        _print_stale(Path(args.folder))
     return max(exit_code(verification) for _, verification in verdicts)
 
 
@@ -123,6 +125,14 @@ def _print_verdict(folder: Path, verification: Verification) -> None:
     out = console(highlight=False)
     for sentence in sentences(verification):
         out.print(f"{without_surrogates(str(folder))}: {sentence}", soft_wrap=True)
+
+
+def _print_stale(folder: Path) -> None:
+    """The pages are made from the records and the verdict, but not by this command."""
+    named = without_surrogates(str(folder))
+    console(highlight=False).print(
+        f"the reports show this after `agentgym-suite report {named}`", soft_wrap=True
+    )
 
 
 def sentences(verification: Verification) -> list[str]:

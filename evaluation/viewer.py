@@ -125,26 +125,49 @@ def _shown(label: str, record: dict[str, Any], long_texts: LongTexts) -> dict[st
         "metrics": record["metrics"],
         "wall_s": record["wall_s"],
         "final_obs": _text(record["final_obs"], record["final_obs_ref"], long_texts),
-        "steps": [
+        "steps": _steps(record, long_texts),
+        "earlier": [
             {
-                "obs": _text(step["obs"], step["obs_ref"], long_texts),
-                "messages": _messages(step, long_texts),
-                "reply": _cut(step["reply"]),
-                "action": _cut(step["parsed_action"]),
-                "valid": step["action_valid"],
-                "error": step["action_error"],
-                "reward": step["reward"],
-                "state": step["state_hash"],
-                "admissible": step["admissible_n"],
-                "dropped": step["dropped_steps"],
-                "cut": step["cut_characters"],
-                "tokens": step["tokens"],
-                "latency": step["latency_s"],
-                "truncated": step["truncated"],
+                "steps": _steps(trial, long_texts),
+                "final_obs": _text(trial["final_obs"], trial["final_obs_ref"], long_texts),
+                "score": trial["score"],
+                "outcome": trial["outcome"],
+                "reflection": _cut(trial["reflection"]),
+                "tokens": trial["reflection_tokens"],
             }
-            for step in record["steps"]
+            for trial in record["earlier_trials"]
         ],
     }
+
+
+def _steps(played: dict[str, Any], long_texts: LongTexts) -> list[dict[str, Any]]:
+    """The steps of an episode, or of a trial before it."""
+    return [
+        {
+            "obs": _text(step["obs"], step["obs_ref"], long_texts),
+            "messages": _messages(step, long_texts),
+            "reply": _cut(step["reply"]),
+            "calls": [[call["name"], _cut(_arguments(call))] for call in step["tool_calls"]],
+            "action": _cut(step["parsed_action"]),
+            "valid": step["action_valid"],
+            "error": step["action_error"],
+            "reward": step["reward"],
+            "state": step["state_hash"],
+            "admissible": step["admissible_n"],
+            "dropped": step["dropped_steps"],
+            "cut": step["cut_characters"],
+            "tokens": step["tokens"],
+            "latency": step["latency_s"],
+            "truncated": step["truncated"],
+        }
+        for step in played["steps"]
+    ]
+
+
+def _arguments(call: dict[str, Any]) -> str:
+    """The arguments as JSON; as they came where the model wrote none."""
+    arguments = call["arguments"]
+    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
 
 
 def _messages(step: dict[str, Any], long_texts: LongTexts) -> list[dict[str, str]]:
