@@ -66,7 +66,7 @@ class Mismatch:
         if self.env_id:
             place = f"episode {EpisodeKey(self.env_id, self.task_id, self.trial)}"
         if self.step is not None:
-            place += f", step {self.step}"
+            place += f", step {self.step + 1}"  # as the report counts
         return f"{place}, {self.field}: recorded {self.recorded}, replayed {self.replayed}"
 
 

@@ -100,16 +100,22 @@ def _episodes(
     """The wanted episodes of each run, reduced to what is shown, as they were finished."""
     for number, (label, folder) in enumerate(folders):
         long_texts = LongTexts(folder / OBSERVATIONS)
+        facts = {"agent": label, "tools": _sends_tools(read_run(folder))}
         for record in read_records(folder / EPISODES):
             place = number, places[number][key_of(record)]
             if wanted(place):
-                yield place, _shown(label, record, long_texts)
+                yield place, {**facts, **_shown(record, long_texts)}
 
 
-def _shown(label: str, record: dict[str, Any], long_texts: LongTexts) -> dict[str, Any]:
+def _sends_tools(header: dict[str, Any]) -> bool:
+    """Whether the environment's functions went with each request to the model."""
+    config = header["config"]
+    return config.get("reply_format") == "openai" and "decoding" in config["agent"]
+
+
+def _shown(record: dict[str, Any], long_texts: LongTexts) -> dict[str, Any]:
     key = record["key"]
     return {
-        "agent": label,
         "env": key["env_id"],
         "task": key["task_id"],
         "trial": key["trial"],

@@ -13,6 +13,7 @@
   let shown = [];
   let drawn = 0;
   let current = null;
+  let played = null; // the trial shown: the episode itself, or one that was reflected on
   let step = 0;
 
   const keyOf = (e) => [e.agent, e.env, e.task, e.trial].map(encodeURIComponent).join("/");
@@ -42,17 +43,24 @@
 
   // ---------------------------------------------------------------- the list
 
+  /** What the filter searches: names as the records have them, and as the list shows them. */
+  const searched = (e) =>
+    [e.task, e.family, words(e.family), e.agent, e.env, e.outcome, words(e.outcome)]
+      .join(" ").toLowerCase();
+
   function apply() {
-    const wanted = filter.value.toLowerCase();
+    const wanted = filter.value.trim().toLowerCase();
     shown = episodes.filter((e) =>
       Object.entries(selects).every(([id, field]) => !$(id).value || e[field] === $(id).value) &&
-      `${e.task} ${e.family} ${e.agent} ${e.env}`.toLowerCase().includes(wanted));
+      searched(e).includes(wanted));
     $("count").textContent = `${shown.length} of ${many(episodes.length, "episode")}`;
+    list.hidden = !shown.length;
     list.replaceChildren();
     drawn = 0;
     draw(PAGE);
     const kept = shown.includes(current);
-    open(kept ? current : shown[0] || null, kept ? step : 0);
+    if (kept) open(current, step, trialsOf(current).indexOf(played) + 1);
+    else open(shown[0] || null, 0);
   }
 
   function draw(upTo) {
@@ -95,10 +103,13 @@
 
   // -------------------------------------------------------------- the episode
 
-  function open(e, at) {
+  const trialsOf = (e) => [...e.earlier, e];
+
+  function open(e, at, trial) {
     current = e;
     mark();
     $("nothing").hidden = e !== null;
+    $("nothing").textContent = "No episode matches the filter.";
     $("episode").hidden = e === null;
     if (e === null) return;
     $("task").textContent = e.task;
@@ -112,9 +123,35 @@
     ]));
     $("failure").replaceChildren(...(e.failure
       ? block(`! ${words(e.failure.kind)}, where: ${e.failure.origin}`, e.failure.message) : []));
-    slider.max = e.steps.length;
-    $("strip").replaceChildren(...e.steps.map(tile), tile(null, e.steps.length));
+    const trials = trialsOf(e);
+    $("trials").hidden = trials.length < 2;
+    $("trials").replaceChildren(...trials.map((one, i) => {
+      const button = element("button", "", `${MARK[one.outcome]} trial ${i + 1} of ${trials.length}: ${words(one.outcome)}`);
+      button.type = "button";
+      button.addEventListener("click", () => { enter(one); go(0, true); });
+      return button;
+    }));
+    enter(trials[trial - 1] || e);
     go(at);
+  }
+
+  /** Show one trial of an episode: the last, which counts, or one that the agent reflected on. */
+  function enter(trial) {
+    played = trial;
+    slider.max = trial.steps.length;
+    $("strip").replaceChildren(...trial.steps.map(tile), tile(null, trial.steps.length));
+    trialsOf(current).forEach((one, i) =>
+      $("trials").children[i].setAttribute("aria-pressed", String(one === trial)));
+  }
+
+  /** One step on or back, over the border to the next trial or the one before. */
+  function move(by) {
+    const trials = trialsOf(current);
+    const next = trials[trials.indexOf(played) + by];
+    const within = step + by >= 0 && step + by <= played.steps.length;
+    if (within || !next) return go(step + by, true);
+    enter(next);
+    go(by > 0 ? 0 : Infinity, true);
   }
 
   function tile(s, i) {
@@ -131,16 +168,17 @@
 
   function go(at, remember) {
     const e = current;
-    const last = e.steps.length;
+    const trials = trialsOf(e);
+    const last = played.steps.length;
     step = Math.max(0, Math.min(last, at));
     slider.value = step;
-    $("back").disabled = step === 0;
-    $("next").disabled = step === last;
+    $("back").disabled = step === 0 && played === trials[0];
+    $("next").disabled = step === last && played === e;
     $("place").textContent = step === last ? `end of ${many(last, "step")}` : `step ${step + 1} of ${last}`;
     slider.setAttribute("aria-valuetext", $("place").textContent);
     [...$("strip").children].forEach((item, i) => item.classList.toggle("here", i === step));
-    $("step").replaceChildren(...(step < last ? stepParts(e.steps[step]) : endParts(e)));
-    const address = `#${keyOf(e)}/${step + 1}`;
+    $("step").replaceChildren(...(step < last ? stepParts(played.steps[step]) : endParts(played)));
+    const address = `#${keyOf(e)}/${step + 1}` + (played === e ? "" : `/${trials.indexOf(played) + 1}`);
     $("link").setAttribute("href", address);
     if (remember) history.replaceState(null, "", address);
   }
@@ -173,10 +211,18 @@
       const prompt = element("details");
       prompt.append(element("summary", "", `Prompt, ${many(s.messages.length, "message")}`));
       for (const m of s.messages) prompt.append(...block(m.role, m.content));
+      if (current.tools) {
+        prompt.append(element("p", "chips", "The environment's functions went with these messages, as tools."));
+      }
       parts.push(prompt);
     }
-    if (s.reply === s.action) parts.push(...block("Reply and action", s.action, "action"));
-    else parts.push(...block("Reply", s.reply), ...block("Action", s.action, "action"));
+    if (s.reply === s.action && !s.calls.length) {
+      parts.push(...block("Reply and action", s.action, "action"));
+    } else {
+      if (s.reply || !s.calls.length) parts.push(...block("Reply", s.reply));
+      for (const [name, given] of s.calls) parts.push(...block("Tool call", `${name}(${given})`));
+      parts.push(...block("Action", s.action, "action"));
+    }
     const t = s.tokens;
     const row = element("p", "chips");
     row.append(...chips([
@@ -198,7 +244,13 @@
 
   function endParts(e) {
     const parts = e.steps.length ? block("Final observation", e.final_obs) : [];
-    const metrics = Object.entries(e.metrics);
+    if (e.reflection !== undefined) {
+      const t = e.tokens;
+      parts.push(...block("Reflection, before the task was played again", e.reflection, "action"));
+      parts.push(values([["Score of this trial", fixed(e.score, 3)],
+        ["Tokens of the reflection", `${t.prompt} + ${t.completion}, ${t.cached} cached`]]));
+    }
+    const metrics = Object.entries(e.metrics || {});
     if (metrics.length) {
       parts.push(element("h4", "", "Metrics"));
       parts.push(values(metrics.map(([name, value]) => [words(name), value === null ? "–" : String(value)])));
@@ -225,48 +277,80 @@
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const target = event.target;
-    if (event.key === "Escape") return void target.blur();
+    if (event.key === "Escape") { // from a control to the episode, from there out
+      const inner = target !== viewer && $("browser").contains(target);
+      return void (inner ? viewer.focus({ preventScroll: true }) : target.blur());
+    }
+    if (target === filter && ["Enter", "ArrowDown"].includes(event.key)) {
+      event.preventDefault();
+      return void (shown.length && list.focus());
+    }
     if (target === filter || target.tagName === "SELECT") return;
     if (event.key === "/") {
       event.preventDefault();
       return void filter.focus();
     }
-    if (!current || !meant(target)) return;
+    if (!meant(target)) return;
     const moves = {
-      ArrowLeft: () => go(step - 1, true), ArrowRight: () => go(step + 1, true),
+      ArrowLeft: () => move(-1), ArrowRight: () => move(1),
       Home: () => go(0, true), End: () => go(Infinity, true),
       ArrowUp: () => travel(-1), ArrowDown: () => travel(1),
     };
     if (!moves[event.key]) return;
-    event.preventDefault();
-    moves[event.key]();
+    event.preventDefault(); // also where nothing is shown: the page would run away
+    if (current || event.key === "ArrowDown") moves[event.key]();
   });
 
-  /** The episode and step of the address, "#agent/env/task/trial" with "/step" behind it or not. */
-  function fromAddress() {
-    const parts = location.hash.slice(1).split("/");
-    return [byKey.get(parts.slice(0, 4).join("/")) || null, Math.max(0, Number(parts[4] || 1) - 1 || 0)];
-  }
-
+  /** Parts of the address "#agent/env/task/trial", "/step" and "/reflexion trial" behind it or not. */
   function visit() {
-    const [e, at] = fromAddress();
-    if (!e) return;
+    const parts = location.hash.slice(1).split("/");
+    if (parts.length < 4) return;
+    const e = byKey.get(parts.slice(0, 4).join("/"));
+    if (!e) return void missing(parts);
+    const at = Math.max(0, Number(parts[4] || 1) - 1 || 0);
     if (!shown.includes(e)) {
       filter.value = "";
       for (const id of Object.keys(selects)) $(id).value = "";
       current = e;
       apply();
     }
-    open(e, at);
+    open(e, at, Number(parts[5] || 0));
     $("episodes").scrollIntoView();
     viewer.focus({ preventScroll: true });
   }
 
+  function missing(parts) {
+    open(null, 0);
+    const [agent, env, task, trial] = parts.map(readable);
+    $("nothing").textContent = "The address names an episode that is not on this page: " +
+      `agent ${agent}, environment ${env}, task ${task}, trial ${trial}.`;
+    $("episodes").scrollIntoView();
+  }
+
+  function readable(part) {
+    try {
+      return decodeURIComponent(part);
+    } catch {
+      return part; // no URL of ours, shown as it is
+    }
+  }
+
+  // ---------------------------------------------------------------- the tables
+
+  /** Tables take a stop of the Tab key only where they scroll. */
+  const scrollers = new ResizeObserver((entries) => {
+    for (const { target } of entries) {
+      if (target.scrollWidth > target.clientWidth) target.tabIndex = 0;
+      else target.removeAttribute("tabindex");
+    }
+  });
+  for (const table of document.querySelectorAll(".scroll")) scrollers.observe(table);
+
   for (const [id, field] of Object.entries(selects)) fill($(id), episodes.map((e) => e[field]));
   for (const control of [filter, ...Object.keys(selects).map($)]) control.addEventListener("input", apply);
   slider.addEventListener("input", () => go(Number(slider.value), true));
-  $("back").addEventListener("click", () => go(step - 1, true));
-  $("next").addEventListener("click", () => go(step + 1, true));
+  $("back").addEventListener("click", () => move(-1));
+  $("next").addEventListener("click", () => move(1));
   window.addEventListener("hashchange", visit);
   $("browser").hidden = false;
   apply();

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from agentgym_suite.env import TextEnv, Transition
 from agentgym_suite.errors import AgentGymSuiteError
 from agentgym_suite.evaluation import cli
 from agentgym_suite.tasks import NumberedIds, Task, TaskSet
+from tests.evaluation.browser import Seen
 
 COUNTING_ID = "Counting-v0"
 
@@ -132,3 +134,23 @@ def counting_env() -> Iterator[str]:
 def command(counting_env: str) -> Callable[[Sequence[str]], int]:
     """Runs an evaluation command beside the counting game."""
     return run_command
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    path = shutil.which("chromium") or shutil.which("google-chrome")
+    if path is None:
+        pytest.skip("no Chromium on this machine")
+    with playwright.sync_playwright() as driver:
+        flags = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
+        opened = driver.chromium.launch(executable_path=path, args=flags)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def seen(chromium: Any) -> Iterator[Seen]:
+    one = Seen(chromium)
+    yield one
+    one.page.close()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,51 +13,12 @@ from agentgym_suite.evaluation.open_suites import ad_hoc_suite
 from agentgym_suite.evaluation.report import write_report
 from agentgym_suite.evaluation.scored_runs import find_runs, load_runs
 from agentgym_suite.evaluation.settings import AgentSpec
+from tests.evaluation.browser import Seen
 
 pytestmark = pytest.mark.usefixtures("counting_env")
 ENV = "Counting-v0"
 EVIL = "</script><script>document.title='pwned'</script>"
 REVERSED = "\u202egnp.exe\u202c <!-- <b>bold</b> &lt; \u2028 ]]> ${1} `x`"
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    path = shutil.which("chromium") or shutil.which("google-chrome")
-    if path is None:
-        pytest.skip("no Chromium on this machine")
-    with playwright.sync_playwright() as driver:
-        flags = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
-        opened = driver.chromium.launch(executable_path=path, args=flags)
-        yield opened
-        opened.close()
-
-
-class Seen:
-    """A page, with everything that the browser complained of or asked the network for."""
-
-    def __init__(self, browser: Any, width: int = 1280, height: int = 900) -> None:
-        self.page = browser.new_page(viewport={"width": width, "height": height})
-        self.problems: list[str] = []
-        self.requests: list[str] = []
-        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
-        self.page.on("console", lambda message: self.problems.append(message.text))
-        self.page.on("dialog", lambda dialog: self.problems.append(dialog.message))
-        self.page.on("request", lambda request: self.requests.append(request.url))
-
-    def text(self, selector: str) -> str:
-        return str(self.page.inner_text(selector))
-
-    def press(self, *keys: str) -> None:
-        for key in keys:
-            self.page.keyboard.press(key)
-
-
-@pytest.fixture
-def seen(chromium: Any) -> Iterator[Seen]:
-    one = Seen(chromium)
-    yield one
-    one.page.close()
 
 
 @pytest.fixture
@@ -108,11 +67,62 @@ def test_a_link_opens_its_step(report: Path, seen: Seen) -> None:
     seen.page.goto(f"{report.as_uri()}#random/{ENV}/count-3/0/2")
     assert seen.text("#place").startswith("step 2 of")
     assert "random" in seen.text("#facts")
-    for stray in (f"#oracle/{ENV}/count-99/0", f"#random/{ENV}/count-3/0/x", "#episodes", "#%"):
+    for stray in (f"#random/{ENV}/count-3/0/x", "#episodes", "#%"):
         seen.page.goto(report.as_uri() + stray)
         seen.page.reload()
         assert seen.page.is_visible("#task")
     assert seen.problems == []
+
+
+def test_a_link_to_an_episode_that_is_not_there_says_so(report: Path, seen: Seen) -> None:
+    seen.page.goto(f"{report.as_uri()}#oracle/{ENV}/count-99/0/7")
+    assert "an episode that is not on this page" in seen.text("#nothing")
+    assert "agent oracle, environment Counting-v0, task count-99" in seen.text("#nothing")
+    assert not seen.page.is_visible("#task")
+    seen.page.locator("#list").focus()
+    seen.press("ArrowDown")
+    assert seen.text("#task") == "count-0" and not seen.page.is_visible("#nothing")
+    assert seen.problems == []
+
+
+def test_the_filter_finds_what_the_list_shows(report: Path, seen: Seen) -> None:
+    seen.page.goto(report.as_uri())
+    solved = seen.page.locator("#list li", has_text="success").count()
+    assert 0 < solved < 60
+    seen.page.fill("#filter", "Success ")
+    assert f"{solved} of 60 episodes" in seen.text("#count")
+    seen.press("Enter")
+    assert seen.page.evaluate("document.activeElement.id") == "list"
+    first = seen.text("#task")
+    seen.press("ArrowDown")
+    assert seen.text("#task") != first
+
+
+def test_keys_do_not_scroll_the_page_away_where_nothing_matches(report: Path, seen: Seen) -> None:
+    seen.page.goto(report.as_uri())
+    seen.page.fill("#filter", "no such task")
+    assert not seen.page.is_visible("#list") and seen.page.is_visible("#nothing")
+    seen.page.evaluate("document.getElementById('browser').scrollIntoView()")
+    before = seen.page.evaluate("scrollY")
+    seen.press("Enter")
+    assert seen.page.evaluate("document.activeElement.id") == "filter"
+    seen.press("Escape", "End", "ArrowDown")
+    seen.page.wait_for_timeout(200)
+    assert seen.page.evaluate("scrollY") == before
+
+
+def test_tables_that_fit_are_no_stop_of_the_tab_key(report: Path, seen: Seen) -> None:
+    seen.page.goto(report.as_uri())
+    fits = "[...document.querySelectorAll('.scroll')].every(e => e.scrollWidth <= e.clientWidth)"
+    assert seen.page.evaluate(fits)
+    seen.page.wait_for_function("!document.querySelector('.scroll[tabindex]')")
+
+
+def test_on_paper_the_episodes_are_said_to_be_left_out(report: Path, seen: Seen) -> None:
+    seen.page.goto(report.as_uri())
+    assert not seen.page.is_visible(".paper") and seen.page.is_visible("#browser")
+    seen.page.emulate_media(media="print")
+    assert seen.page.is_visible(".paper") and not seen.page.is_visible("#browser")
 
 
 def test_a_filter_gives_way_to_a_link(report: Path, seen: Seen) -> None:
@@ -158,5 +168,8 @@ def test_on_a_phone_tables_scroll_inside_themselves(report: Path, chromium: Any)
     assert phone.page.evaluate("document.documentElement.scrollWidth") == 390
     wide = "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth)"
     assert phone.page.evaluate(f"{wide}.length") > 0
-    assert phone.page.evaluate(f"{wide}.every(e => e.tabIndex === 0)")
+    phone.page.wait_for_function(f"{wide}.every(e => e.tabIndex === 0)")
+    inside = "document.querySelector('#leaderboard td.strong ~ td:nth-of-type(5)')"
+    assert phone.page.evaluate(f"{inside}.getBoundingClientRect().right") <= 390  # the interval
+    assert not phone.page.is_visible(".bar")
     phone.page.close()
