@@ -53,7 +53,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _list_suites(*, as_json: bool) -> int:
-    from agentgym_suite.evaluation.suite_listing import suite_rows
+    from agentgym_suite.evaluation.suite_listing import absence_here, suite_rows
 
     rows = suite_rows()
     out = console()
@@ -68,8 +68,8 @@ def _list_suites(*, as_json: bool) -> int:
         here = "here" if row["here"] else "absent"
         table.add_row(row["id"], f"{row['episodes']:,}", row["primary"], what, here)
     out.print(table)
-    for sentence in dict.fromkeys(sentence for row in rows for sentence in row["get"]):
-        out.print(sentence, soft_wrap=True)
+    if absent := absence_here():
+        out.print(absent, soft_wrap=True)
     return 0
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, get_args
+from typing import NamedTuple, get_args
 
 from rich.console import Console
 from rich.text import Text
@@ -134,7 +135,10 @@ def _register_evaluate(commands: argparse._SubParsersAction[argparse.ArgumentPar
         help="wall-clock bound of one episode (default: 600)",
     )
     parser.add_argument(
-        "--episodes", metavar="N", type=int, help="only the first N tasks; not rankable"
+        "--episodes",
+        metavar="N",
+        type=int,
+        help="only the first N tasks of each environment; not rankable",
     )
     parser.add_argument(
         "--allow-missing",
@@ -160,78 +164,72 @@ def _evaluate(args: argparse.Namespace) -> int:
     err = console(stderr=True)
     with cluster(options):  # first: a cluster that is not there is known before worlds are built
         with err.status(Text(f"Preparing {args.suite or args.env} …")):
-            work: _Work = _Union(args) if args.suite in shipped_unions() else _Suite(args)
+            is_shipped = args.suite in shipped_unions()
+            work = _union_work(args, err) if is_shipped else _suite_work(args, err)
         names = "+".join(folder_name(agent.name) for agent in agents)
         folder = Path("runs") / f"{work.name}-{names}" if out is None else out
         with live_bars(err) as on_progress:
-            complete = work.play(agents, folder, options, on_progress)
-    work.show(err, as_json=args.json)
-    return 0 if complete else 1
+            played = work.play(agents, folder, options, on_progress)
+    played.show()
+    return 0 if played.complete else 1
 
 
-class _Work(Protocol):
-    """What ``evaluate`` opens, plays and shows."""
+class _Played(NamedTuple):
+    """What was played: whether every episode is there, and what prints it."""
+
+    complete: bool
+    show: Callable[[], None]
+
+
+class _Work(NamedTuple):
+    """What ``evaluate`` has opened: its name, and what plays it with agents into a folder."""
 
     name: str
-
-    def play(
-        self, agents: list[AgentSpec], folder: Path, options: RunOptions, on_progress: OnProgress
-    ) -> bool:
-        """Play what is missing; whether every episode is there then."""
-        ...
-
-    def show(self, err: Console, *, as_json: bool) -> None:
-        """Print what became of it."""
-        ...
+    play: Callable[[list[AgentSpec], Path, RunOptions, OnProgress], _Played]
 
 
-class _Suite:
+def _suite_work(args: argparse.Namespace, err: Console) -> _Work:
     """One suite, or an environment ad hoc."""
-
-    def __init__(self, args: argparse.Namespace) -> None:
-        self._opened = _opened(args)
-        self.name = self._opened.suite.id
+    opened = _opened(args)
 
     def play(
-        self, agents: list[AgentSpec], folder: Path, options: RunOptions, on_progress: OnProgress
-    ) -> bool:
-        self._done = run_agents(
-            self._opened, agents, folder, options=options, on_progress=on_progress
-        )
-        return self._done.complete
+        agents: list[AgentSpec], folder: Path, options: RunOptions, on_progress: OnProgress
+    ) -> _Played:
+        done = run_agents(opened, agents, folder, options=options, on_progress=on_progress)
 
-    def show(self, err: Console, *, as_json: bool) -> None:
-        print_runs(self._done.runs, self._done.report, as_json=as_json)
-        print_failures(self._done.runs, err)
-        if not as_json:
-            _print_remarks(self._done, self._opened, err)
+        def show() -> None:
+            print_runs(done.runs, done.report, as_json=args.json)
+            print_failures(done.runs, err)
+            if not args.json:
+                _print_remarks(done, opened, err)
+
+        return _Played(done.complete, show)
+
+    return _Work(opened.suite.id, play)
 
 
-class _Union:
+def _union_work(args: argparse.Namespace, err: Console) -> _Work:
     """A union of suites."""
-
-    def __init__(self, args: argparse.Namespace) -> None:
-        if args.tasks or args.split is not None or args.set or args.index:
-            raise UsageError(
-                f"--tasks, --split, --set and --index go with one suite; {args.suite} is a union"
-            )
-        union = load_union(args.suite).part(episodes=args.episodes, trials=args.trials)
-        self._opened = open_union(union, _data(args), allow_missing=args.allow_missing)
-        self.name = union.id
+    if args.tasks or args.split is not None or args.set or args.index:
+        raise UsageError(
+            f"--tasks, --split, --set and --index go with one suite; {args.suite} is a union"
+        )
+    union = load_union(args.suite).part(episodes=args.episodes, trials=args.trials)
+    opened = open_union(union, _data(args), allow_missing=args.allow_missing)
 
     def play(
-        self, agents: list[AgentSpec], folder: Path, options: RunOptions, on_progress: OnProgress
-    ) -> bool:
-        self._done = run_union(
-            self._opened, agents, folder, options=options, on_progress=on_progress
-        )
-        return self._done.complete
+        agents: list[AgentSpec], folder: Path, options: RunOptions, on_progress: OnProgress
+    ) -> _Played:
+        done = run_union(opened, agents, folder, options=options, on_progress=on_progress)
 
-    def show(self, err: Console, *, as_json: bool) -> None:
-        absent = self._opened.absent
-        print_union(self._done.results, absent, self._done.report, err, as_json=as_json)
-        for member in self._done.members.values():
-            print_failures(member.runs, err)
+        def show() -> None:
+            print_union(done.results, opened.absent, done.report, err, as_json=args.json)
+            for member in done.members.values():
+                print_failures(member.runs, err)
+
+        return _Played(done.complete, show)
+
+    return _Work(union.id, play)
 
 
 def _data(args: argparse.Namespace) -> dict[str, str]:
@@ -243,17 +241,18 @@ def _options(args: argparse.Namespace) -> RunOptions:
         if args.runner != "ray" and getattr(args, name) is not None:
             raise UsageError(f"--{name.replace('_', '-')} goes with --runner ray")
     return RunOptions(
-        args.concurrency,
-        args.timeout,
-        args.max_retries,
-        args.resume,
-        args.runner,
-        args.ray_address,
-        args.num_workers,
+        concurrency=args.concurrency,
+        episode_timeout_s=args.timeout,
+        max_retries=args.max_retries,
+        resume=args.resume,
+        runner=args.runner,
+        ray_address=args.ray_address,
+        num_workers=args.num_workers,
     )
 
 
 def _check_numbers(args: argparse.Namespace) -> None:
+    """Refuse what a run would refuse, by the option's name and before anything is opened."""
     least_of = {"trials": 1, "episodes": 1, "concurrency": 1, "num_workers": 1, "max_retries": 0}
     for name, least in least_of.items():
         value = getattr(args, name)
@@ -315,8 +314,8 @@ def _opened(args: argparse.Namespace) -> OpenSuite:
 
 
 def _print_remarks(done: AgentRuns, opened: OpenSuite, err: Console) -> None:
-    for env_id, seconds in opened.setup_s.items():
-        err.print(f"set-up of {env_id}, one-off builds included: {seconds:.1f} s")
+    took = ", ".join(f"of {env_id} {seconds:.1f} s" for env_id, seconds in opened.setup_s.items())
+    err.print(f"set-up {took}, one-off builds included", soft_wrap=True)
     for reason in opened.suite.departures:
         err.print(f"not rankable: {reason}")
     if not done.complete:

@@ -36,6 +36,22 @@ class AbsentData(NamedTuple):
         return f"data absent: {self.name} for {self.env_id}; get it with {self.command}"
 
 
+def absence(absent: Iterable[AbsentData]) -> str:
+    """What is absent and how to get it, in one sentence."""
+    found = list(dict.fromkeys(absent))
+    if len(found) == 1:
+        return found[0].sentence
+    names: dict[str, list[str]] = {}
+    for one in found:
+        names.setdefault(one.env_id, []).append(one.name)
+    told = "; ".join(f"{', '.join(those)} for {env_id}" for env_id, those in names.items())
+    sources = load_sources()
+    own = ", ".join(one.name for one in found if one.name not in sources)
+    ways = "`agentgym-suite data download NAME`, `agentgym-suite data import NAME …` or "
+    apart = f" ({own} only so)" if own else ""
+    return f"data absent: {told}; get each with {ways}`--data NAME=PATH`{apart}"
+
+
 def data_of(entry: EnvEntry, given: Mapping[str, str]) -> str | None:
     """Where the data of an entry are, None for an embedded world and for data that are absent.
 

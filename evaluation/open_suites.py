@@ -16,7 +16,7 @@ from typing import Any
 import gymnasium as gym
 
 from agentgym_suite.errors import DataMissing, MissingExtra, UsageError
-from agentgym_suite.evaluation.missing_data import absent_data, data_of, refuse_stray_data
+from agentgym_suite.evaluation.missing_data import absence, absent_data, data_of, refuse_stray_data
 from agentgym_suite.evaluation.suite_fit import fit
 from agentgym_suite.evaluation.suites import EnvEntry, Suite, check_entry
 from agentgym_suite.game import game_of
@@ -109,8 +109,7 @@ def open_suite(suite: Suite, data: Mapping[str, str], *, allow_missing: bool) ->
     refuse_stray_data([suite], data, f"suite {suite.id}")
     lacking = absent_data(suite, data)
     if lacking:
-        sentences = "; ".join(one.sentence for one in lacking)
-        raise DataMissing(f"suite {suite.id} cannot be played: {sentences}")
+        raise DataMissing(f"suite {suite.id} cannot be played: {absence(lacking)}")
     environments, absent = [], []
     for entry in suite.envs:
         if entry.id not in gym.registry:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from agentgym_suite.evaluation.missing_data import absent_data
+from agentgym_suite.evaluation.missing_data import absence, absent_data
 from agentgym_suite.evaluation.primary_values import metric_of
 from agentgym_suite.evaluation.suite_unions import load_union, shipped_unions
 from agentgym_suite.evaluation.suites import Suite, load_suite, shipped_suites
@@ -42,6 +42,13 @@ def suite_rows() -> list[dict[str, Any]]:
         for union in unions
     ]
     return rows
+
+
+def absence_here() -> str:
+    """Which data the shipped suites miss on this machine and how to get them; "" if none."""
+    suites = [load_suite(name) for name in shipped_suites()]
+    absent = [one for suite in suites for one in absent_data(suite, {})]
+    return absence(absent) if absent else ""
 
 
 def _played(suites: list[Suite] | tuple[Suite, ...]) -> dict[str, Any]:

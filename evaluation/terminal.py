@@ -33,12 +33,19 @@ def leaderboard(runs: Sequence[ScoredRun], width: int) -> Table:
     methods = {row.results.success.method for env in environments for row in env.rows}
     headings = {"interval": "Wilson 95 %" if methods == {"wilson"} else "95 %"}
     sections = [[_cells(env, row) for row in env.rows] for env in environments]
+    remarks = []
+    if len(environments) > 1:  # a run's time is one, and no row's
+        times = {row["agent"]: row["time"] for rows in sections for row in rows}
+        remarks = [f"time: {', '.join(f'{agent} {time}' for agent, time in times.items())}"]
+        sections = [[_without_time(row) for row in rows] for rows in sections]
     columns, left_out = _fitting([row for rows in sections for row in rows], headings, width)
+    if left_out:
+        remarks.append(f"left out in this width: {', '.join(left_out)}")
     metric = runs[0].results.metric
     order = "" if metric == "success" else f", best {metric} first"
     table = Table(
         title=f"{suite.title or suite.id} (suite {suite.id}, version {suite.version}{order})",
-        caption=f"left out in this width: {', '.join(left_out)}" if left_out else None,
+        caption="\n".join(remarks) or None,
         box=SIMPLE_HEAD,
         padding=(0, 1),
         collapse_padding=True,
@@ -55,6 +62,10 @@ def leaderboard(runs: Sequence[ScoredRun], width: int) -> Table:
             table.add_row(*(row[name] for name in columns))
         table.add_section()
     return table
+
+
+def _without_time(row: dict[str, str]) -> dict[str, str]:
+    return {name: text for name, text in row.items() if name != "time"}
 
 
 def _cells(env: EnvTable, row: EnvRow) -> dict[str, str]:

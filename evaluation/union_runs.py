@@ -8,7 +8,12 @@ from pathlib import Path
 
 from agentgym_suite.errors import DataMissing
 from agentgym_suite.evaluation.agent_runs import AgentRuns, run_agents, run_folders
-from agentgym_suite.evaluation.missing_data import absent_data, refuse_stray_data
+from agentgym_suite.evaluation.missing_data import (
+    AbsentData,
+    absence,
+    absent_data,
+    refuse_stray_data,
+)
 from agentgym_suite.evaluation.open_suites import OpenSuite, open_suite
 from agentgym_suite.evaluation.primary_values import metric_of
 from agentgym_suite.evaluation.settings import AgentSpec, OnProgress, RunOptions, Stop
@@ -74,14 +79,15 @@ def open_union(
         UsageError: data for what no member plays, or data that do not fit a member.
     """
     refuse_stray_data(union.members, data, f"union {union.id}")
-    absent = {}
+    absent: dict[str, str] = {}
+    everything: list[AbsentData] = []
     for member in union.members:
         lacking = absent_data(member, data)
         if lacking:
-            absent[member.id] = "; ".join(one.sentence for one in lacking)
+            absent[member.id] = absence(lacking)
+            everything += lacking
     if len(absent) == len(union.members):
-        told = "; ".join(dict.fromkeys(absent.values()))
-        raise DataMissing(f"union {union.id} cannot be played: {told}")
+        raise DataMissing(f"union {union.id} cannot be played: {absence(everything)}")
     opened = []
     for member in union.members:
         if member.id not in absent:

@@ -18,7 +18,6 @@ from agentgym_suite.env import TextEnv, Transition
 from agentgym_suite.errors import AgentGymSuiteError
 from agentgym_suite.evaluation import cli
 from agentgym_suite.tasks import NumberedIds, Task, TaskSet
-from tests.evaluation.browser import Seen
 
 COUNTING_ID = "Counting-v0"
 
@@ -150,7 +149,9 @@ def chromium() -> Iterator[Any]:
 
 
 @pytest.fixture
-def seen(chromium: Any) -> Iterator[Seen]:
+def seen(chromium: Any) -> Iterator[Any]:
+    from tests.evaluation.browser import Seen  # this file also runs outside of the tests
+
     one = Seen(chromium)
     yield one
     one.page.close()

@@ -237,7 +237,7 @@ def test_one_altered_value_of_a_step_is_named(run: Path, field: str) -> None:
     task = before["key"]["task_id"]
     assert the_mismatch(verification) == (task, 1, field)
     told = verification.mismatches[0]
-    assert told.recorded != told.replayed and f"step 1, {field}" in told.sentence
+    assert told.recorded != told.replayed and f"step 2, {field}" in told.sentence
     assert read_verification(run) == verification
 
 
@@ -501,7 +501,7 @@ def test_the_command_says_the_verdict_and_ends_with_its_code(
     alter_record(run, ["steps", 1, "reward"], 0.5)
     assert command(["verify", str(run)]) == 3
     told = capsys.readouterr().out
-    assert "step 1, reward: recorded '0.5', replayed '0.0'" in told
+    assert "step 2, reward: recorded '0.5', replayed '0.0'" in told
     change_config(run, ["package_version"], "9")
     assert command(["verify", str(run)]) == 2
     assert "package_version is 0" in capsys.readouterr().out
