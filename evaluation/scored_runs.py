@@ -48,9 +48,10 @@ class ScoredRun:
 
 
 def find_runs(folder: Path) -> list[Path]:
-    """The run directories that a path names: itself, those directly in it, those of a union.
+    """The run directories that a path names: itself, those in it, those of a union.
 
-    A folder of runs holds nothing else: runs that merely lie about in a home or in a place for
+    In it they lie directly, or in the folders that ``evaluate`` made for several agents. A folder
+    of runs holds nothing else: runs that merely lie about in a home or in a place for
     temporary files were not meant, and their results would be written again.
 
     Raises:
@@ -59,14 +60,26 @@ def find_runs(folder: Path) -> list[Path]:
     if is_union(folder):
         return _runs_of_union(folder)
     inner = sorted(path.parent for path in folder.glob(f"*/{RUN}"))
+    groups = [] if (folder / RUN).is_file() else _groups(folder)
     found = [folder, *inner] if (folder / RUN).is_file() else inner
-    if inner:
-        _refuse_strangers(folder, {*OWN_FILES, *(path.name for path in inner)})
+    if inner or groups:
+        _refuse_strangers(folder, {*OWN_FILES, *(path.name for path in (*inner, *groups))})
+    found = [*found, *(path for group in groups for path in find_runs(group))]
     # A header without records is what a refused command left, unless nothing else is there.
     found = [path for path in found if holds_records(path)] or found
     if not found:
         raise RunError(f"{folder} holds no run; give a directory that `evaluate` wrote")
     return found
+
+
+def _groups(folder: Path) -> list[Path]:
+    """The folders in it that hold the runs of several agents, or of a union."""
+    inner = (path for path in sorted(folder.glob("*/")) if not path.name.startswith("."))
+    return [
+        path
+        for path in inner
+        if not (path / RUN).is_file() and (is_union(path) or any(path.glob(f"*/{RUN}")))
+    ]
 
 
 def _runs_of_union(folder: Path) -> list[Path]:

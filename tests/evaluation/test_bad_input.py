@@ -33,7 +33,7 @@ primary = "success"
             '"count-1", "count-999"',
             "1 of 2 tasks of Counting-v0 are missing in the data: count-999",
         ),
-        ("", "tasks"),
+        ("", "mine.toml, [[env]] 1 has no tasks; list at least one task id"),
     ],
 )
 def test_a_suite_with_wrong_tasks(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Mapping
 from typing import Any, TypedDict
 
@@ -69,7 +70,23 @@ json_values = st.recursive(
 @given(json_values)
 def test_any_value_is_judged(value: Any) -> None:
     assert misfit(value, json_schema(AttemptRecord, "t"))
-    assert isinstance(misfit({**GOOD, "rest": {"a": value}}, OPEN), str)
+    told = misfit({**GOOD, "rest": {"a": value}}, OPEN)
+    assert told == "" if strict_json(value) else told.startswith("rest.a")
+
+
+def strict_json(value: Any) -> bool:
+    """Whether a file of strict JSON in UTF-8 holds a value, and its integers fit 64 bits."""
+    if isinstance(value, dict):
+        return all(strict_json(one) for item in value.items() for one in item)
+    if isinstance(value, list):
+        return all(map(strict_json, value))
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return False
+    try:
+        json.dumps(value, allow_nan=False, ensure_ascii=False).encode("utf-8")
+    except ValueError:
+        return False
+    return True
 
 
 EPISODE = json_schema(EpisodeRecord, "t")
