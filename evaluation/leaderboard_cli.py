@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -13,7 +14,7 @@ from agentgym_suite.errors import UsageError
 from agentgym_suite.evaluation.admission import Candidate, candidate
 from agentgym_suite.evaluation.leaderboard import Board, Leaderboard, Row, build_boards
 from agentgym_suite.evaluation.leaderboard_files import leaderboard_values, write_leaderboard
-from agentgym_suite.evaluation.reference_rows import reference_rows
+from agentgym_suite.evaluation.reference_rows import BENCHMARKS, reference_rows
 from agentgym_suite.evaluation.scored_runs import find_runs
 from agentgym_suite.evaluation.tables import percent, span
 from agentgym_suite.spaces import without_surrogates
@@ -43,6 +44,12 @@ def register_leaderboard(commands: argparse._SubParsersAction[argparse.ArgumentP
         action="store_true",
         help="show also published numbers that nobody has checked",
     )
+    build.add_argument(
+        "--all-published",
+        action="store_true",
+        help="show published numbers of every benchmark of the environments, not only of those "
+        "whose data the runs play",
+    )
     build.add_argument("--json", action="store_true", help="print JSON instead of lines")
     build.set_defaults(run=_build)
     check = parts.add_parser(
@@ -59,9 +66,12 @@ def _build(args: argparse.Namespace) -> int:
     if "" in (args.out, *args.runs):  # a variable of the shell that is not set
         raise UsageError("a folder is empty; give the paths of runs, and --out")
     boards = build_boards([Path(run) for run in args.runs])
+    own = None if args.reference is None else Path(args.reference)
+    candidates = [one for board in boards for one in _candidates(board)]
     reference = reference_rows(
-        None if args.reference is None else Path(args.reference),
-        environments={env_id for board in boards for env_id in _environments(board)},
+        own,
+        environments={env_id for one in candidates for env_id in one.results.envs},
+        benchmarks=None if own or args.all_published else _benchmarks(candidates),
         include_unverified=args.include_unverified,
     )
     leaderboard = Leaderboard(boards, reference)
@@ -76,9 +86,14 @@ def _build(args: argparse.Namespace) -> int:
     return 0
 
 
-def _environments(board: Board) -> list[str]:
-    rows = (*board.ranked, *board.unranked, *board.custom)
-    return [env_id for row in rows for env_id in row.candidate.results.envs]
+def _candidates(board: Board) -> list[Candidate]:
+    return [row.candidate for row in (*board.ranked, *board.unranked, *board.custom)]
+
+
+def _benchmarks(candidates: Sequence[Candidate]) -> set[str]:
+    """The benchmarks whose data are played; an embedded world is none."""
+    entries = [entry for one in candidates for entry in one.header["suite"]["content"]["env"]]
+    return {name for entry in entries for name in BENCHMARKS.get(entry.get("data", ""), ())}
 
 
 def _print_board(out: Console, board: Board) -> None:

@@ -29,6 +29,18 @@ PROVENANCES: Mapping[str, str] = {
     "disputed": "two public versions differ",
 }
 UNVERIFIED = "unverified"
+_SEARCH_QA = ("NQ", "TriviaQA", "PopQA", "HotpotQA", "2WikiMultihopQA", "MuSiQue", "Bamboogle")
+BENCHMARKS: Mapping[str, tuple[str, ...]] = {
+    "alfworld": ("ALFWorld",),
+    "webshop": ("WebShop",),
+    "webshop-small": ("WebShop",),
+    "hotpotqa": ("HotpotQA",),
+    "2wiki": ("2WikiMultihopQA",),
+    "musique": ("MuSiQue",),
+    "searchqa": ("Search-QA average", *_SEARCH_QA),
+    "pasa": ("RealScholarQuery", "AutoScholarQuery"),
+}
+"""Data set of a suite -> the benchmarks whose published numbers are about it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +83,11 @@ class ReferenceRow:
     provenance: str
     note: str
 
+    @property
+    def unverified(self) -> bool:
+        """Whether nobody has checked it, or a part of it, such as the model's name."""
+        return self.provenance == UNVERIFIED or UNVERIFIED in self.note
+
 
 COLUMNS = tuple(field.name for field in fields(ReferenceRow))
 
@@ -79,6 +96,7 @@ def reference_rows(
     path: Path | None = None,
     *,
     environments: Iterable[str] | None = None,
+    benchmarks: Iterable[str] | None = None,
     include_unverified: bool = False,
 ) -> tuple[ReferenceRow, ...]:
     """The published numbers, in the order of their file.
@@ -86,6 +104,7 @@ def reference_rows(
     Args:
         path: a CSV file of the same columns; None takes the one that comes with the suite.
         environments: Gymnasium ids whose rows are wanted; None takes all.
+        benchmarks: names whose rows are wanted; None takes all.
         include_unverified: also those that nobody has checked.
 
     Raises:
@@ -93,11 +112,13 @@ def reference_rows(
     """
     rows = parse_rows(*_lines_of(path))
     wanted = None if environments is None else set(environments)
+    named = None if benchmarks is None else set(benchmarks)
     return tuple(
         row
         for row in rows
         if (wanted is None or row.env in wanted)
-        and (include_unverified or row.provenance != UNVERIFIED)
+        and (named is None or row.benchmark in named)
+        and (include_unverified or not row.unverified)
     )
 
 

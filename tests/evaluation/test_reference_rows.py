@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from agentgym_suite.errors import DataMissing, UsageError
 from agentgym_suite.evaluation.reference_rows import (
+    BENCHMARKS,
     COLUMNS,
     PROVENANCES,
     ReferenceRow,
@@ -123,8 +124,18 @@ def test_doubtful_numbers_are_marked() -> None:
 
 def test_unverified_numbers_are_shown_on_request_alone() -> None:
     checked = reference_rows()
-    assert len(ALL) - len(checked) == sum(row.provenance == "unverified" for row in ALL) == 14
-    assert all(row.provenance != "unverified" for row in checked)
+    noted = [row for row in ALL if "unverified" in row.note]
+    assert len(noted) == 35 and sum(row.provenance == "unverified" for row in ALL) == 14
+    assert len(ALL) - len(checked) == len({row for row in ALL if row.unverified}) == 49
+    assert not [row for row in checked if row.provenance == "unverified" or row in noted]
+
+
+def test_rows_of_the_benchmarks_that_a_suite_plays() -> None:
+    published = {row.benchmark for row in ALL}
+    assert {name for names in BENCHMARKS.values() for name in names} <= published
+    rows = reference_rows(environments=["MultiHopQA-v0"], benchmarks=BENCHMARKS["musique"])
+    assert rows and {row.benchmark for row in rows} == {"MuSiQue"}
+    assert reference_rows(benchmarks=()) == ()
 
 
 def test_rows_of_an_environment() -> None:

@@ -12,10 +12,16 @@ from agentgym_suite import evaluation
 from agentgym_suite.episodes import Reply, Turn
 from agentgym_suite.errors import RunError
 from agentgym_suite.evaluation.open_suites import OpenSuite, ad_hoc_suite
-from agentgym_suite.evaluation.report import html_report, markdown_report, write_report
+from agentgym_suite.evaluation.report import (
+    html_report,
+    markdown_report,
+    report_again,
+    write_report,
+)
 from agentgym_suite.evaluation.scored_runs import find_runs, load_runs
 from agentgym_suite.evaluation.settings import AgentSpec, named_agent
 from agentgym_suite.evaluation.tables import number, percent, span
+from agentgym_suite.evaluation.verify import verify_run
 from agentgym_suite.evaluation.viewer import viewer_data
 
 pytestmark = pytest.mark.usefixtures("counting_env")
@@ -68,6 +74,25 @@ def test_the_page_is_the_same_bytes_every_time(tmp_path: Path) -> None:
     markdown = (tmp_path / "report.md").read_bytes()
     assert write_report(tmp_path, load_runs(find_runs(tmp_path))).read_bytes() == first
     assert (tmp_path / "report.md").read_bytes() == markdown
+
+
+def test_each_run_s_own_page_is_written_again_with_that_of_all(tmp_path: Path) -> None:
+    play(tmp_path, "random", "oracle")
+    assert report_again(tmp_path, load_runs(find_runs(tmp_path))) == tmp_path / "report.html"
+    own = tmp_path / "oracle" / "report.html"
+    assert "not verified" in own.read_text("utf-8")
+    verify_run(tmp_path / "oracle")
+    report_again(tmp_path, load_runs(find_runs(tmp_path)))
+    assert "✓ verified" in own.read_text("utf-8") and "not verified" not in own.read_text("utf-8")
+    assert "| oracle | complete, 30/30 | no: " in (tmp_path / "report.md").read_text("utf-8")
+    verdicts = [row.split(" | ")[3] for row in rows_of_runs(tmp_path / "report.md")]
+    assert verdicts == ["verified", "not verified"]
+
+
+def rows_of_runs(markdown: Path) -> list[str]:
+    """The table of runs: agent, status, rankable, verified, configuration."""
+    runs = markdown.read_text("utf-8").partition("## Runs")[2]
+    return [line for line in runs.splitlines() if line.startswith("| ")][1:]
 
 
 def test_the_page_refers_to_nothing_outside(tmp_path: Path) -> None:
@@ -173,6 +198,18 @@ def test_runs_that_lie_about_in_a_folder_are_not_touched(tmp_path: Path) -> None
     (tmp_path / "oracle" / "notes.txt").write_text("of my own")
     assert len(find_runs(tmp_path)) == 2 and find_runs(tmp_path / "oracle")
     (tmp_path / "holiday").mkdir()
+    with pytest.raises(RunError, match=r"holds more than runs \(holiday\)"):
+        find_runs(tmp_path)
+
+
+def test_the_runs_of_several_agents_are_found_in_the_folder_that_holds_theirs(
+    tmp_path: Path,
+) -> None:
+    play(tmp_path / "hostile-random+oracle", "random", "oracle")
+    play(tmp_path, "random")
+    found = [path.relative_to(tmp_path).as_posix() for path in find_runs(tmp_path)]
+    assert found == ["random", "hostile-random+oracle/oracle", "hostile-random+oracle/random"]
+    (tmp_path / "hostile-random+oracle" / "holiday").mkdir()
     with pytest.raises(RunError, match=r"holds more than runs \(holiday\)"):
         find_runs(tmp_path)
 
