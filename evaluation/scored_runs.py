@@ -122,8 +122,9 @@ def ranked(runs: Sequence[ScoredRun]) -> list[ScoredRun]:
     """
     suites = {run.results.suite.digest: run.results.suite for run in runs}
     if len(suites) > 1:
-        names = ", ".join(sorted(f"{suite.id} v{suite.version}" for suite in suites.values()))
-        raise RunError(f"these runs are of different suites ({names}); report them apart")
+        names = sorted({f"{suite.id} v{suite.version}" for suite in suites.values()})
+        what = "different suites" if len(names) > 1 else "different tasks of one suite"
+        raise RunError(f"these runs are of {what} ({', '.join(names)}); report them apart")
     return sorted(_labelled(runs), key=lambda run: place(run, run.results.envs.values()))
 
 

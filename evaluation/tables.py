@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from agentgym_suite.evaluation.intervals import ALL_EQUAL, Interval
@@ -15,6 +15,16 @@ from agentgym_suite.evaluation.results import (
     LengthRate,
 )
 from agentgym_suite.evaluation.scored_runs import ScoredRun, place
+
+_NAMED_BY_THE_ENVIRONMENT: Mapping[str, str] = {
+    "recall": "recall_all",
+    "recall@20": "recall_20",
+    "recall@50": "recall_50",
+    "recall@100": "recall_100",
+    "searches": "search_calls",
+    "expansions": "expand_calls",
+}
+"""Retrieval's common name -> the same number under the environment's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +97,11 @@ class EnvTable:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """Every metric, what concerns retrieval behind the others."""
+        """Every metric once, what concerns retrieval behind the others."""
         named = sorted({name for row in self.rows for name in row.results.metrics})
         found = sorted({name for row in self.rows for name in row.results.retrieval})
-        return tuple(dict.fromkeys((*named, *found)))
+        new = [name for name in found if _NAMED_BY_THE_ENVIRONMENT.get(name) not in named]
+        return tuple(dict.fromkeys((*named, *new)))
 
     @property
     def outcomes(self) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from agentgym_suite.evaluation.report import (
 )
 from agentgym_suite.evaluation.scored_runs import find_runs, load_runs
 from agentgym_suite.evaluation.settings import AgentSpec, named_agent
-from agentgym_suite.evaluation.tables import number, percent, span
+from agentgym_suite.evaluation.tables import env_tables, number, percent, span
 from agentgym_suite.evaluation.verify import verify_run
 from agentgym_suite.evaluation.viewer import viewer_data
 
@@ -116,6 +116,15 @@ def test_texts_of_a_run_stay_data(tmp_path: Path) -> None:
     assert len(episodes) == 30
     assert EVIL in episodes[0]["steps"][0]["obs"]
     assert episodes[0]["seed"].isdigit()  # a JavaScript number would lose its last digits
+
+
+def test_a_number_under_two_names_is_shown_once(tmp_path: Path) -> None:
+    evaluation.run(ad_hoc_suite("PaperSearch-v0", episodes=2), "oracle", out=tmp_path)
+    (table,) = env_tables(load_runs([tmp_path]))
+    (row,) = table.rows
+    assert row.metric("recall@100") == row.metric("recall_100") is not None
+    assert {"recall_100", "recall_all", "search_calls"} <= set(table.metrics)
+    assert not {"recall@100", "recall", "searches"} & set(table.metrics)
 
 
 def test_an_agent_s_name_is_escaped(tmp_path: Path) -> None:
