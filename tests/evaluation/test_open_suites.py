@@ -8,6 +8,7 @@ import gymnasium as gym
 import pytest
 
 from agentgym_suite.errors import DataMissing, UnknownSplit, UnknownTask, UsageError
+from agentgym_suite.evaluation.missing_data import AbsentData, absence
 from agentgym_suite.evaluation.open_suites import ad_hoc_suite, measuring_split, open_suite
 from agentgym_suite.evaluation.suite_tasks import SplitTasks
 from agentgym_suite.evaluation.suites import EnvEntry, Suite
@@ -105,6 +106,20 @@ def test_absent_data_are_told_with_the_command_that_gets_them() -> None:
         open_suite(suite(data="musique"), {}, allow_missing=True)
     with pytest.raises(DataMissing, match="get it with `--data Counting-v0=PATH`"):
         open_suite(suite(data="abacus"), {}, allow_missing=False)
+
+
+def test_data_that_several_environments_lack_are_told_in_one_sentence() -> None:
+    lacking = [
+        AbsentData("MultiHopQA-v0", "musique", "one way"),
+        AbsentData("WebShop-v0", "webshop", "another"),
+        AbsentData("MultiHopQA-v0", "abacus", "a third"),
+    ]
+    assert absence(lacking[:1]) == lacking[0].sentence
+    assert absence([*lacking, lacking[0]]) == (
+        "data absent: musique, abacus for MultiHopQA-v0; webshop for WebShop-v0; get each with "
+        "`agentgym-suite data download NAME`, `agentgym-suite data import NAME …` or "
+        "`--data NAME=PATH` (abacus only so)"
+    )
 
 
 def test_data_are_given_for_the_data_set_or_for_the_environment() -> None:

@@ -495,7 +495,9 @@ def test_the_command_says_the_verdict_and_ends_with_its_code(
     command: Command, run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command(["verify", str(run)]) == 0
-    assert "verified (12 of 12 episodes replayed)" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "verified (12 of 12 episodes replayed)" in told
+    assert f"the reports show this after `agentgym-suite report {run}`" in told
     assert command(["verify", str(run), "--sample", "3", "--seed", "1"]) == 0
     assert "verified-sample 3 of 12" in capsys.readouterr().out
     alter_record(run, ["steps", 1, "reward"], 0.5)
