@@ -12,6 +12,12 @@ from agentgym_suite.evaluation.results import RunResults
 from agentgym_suite.evaluation.run_header import read_run
 from agentgym_suite.evaluation.scoring import score_run
 from agentgym_suite.evaluation.suites import load_suite, shipped_suites
+from agentgym_suite.evaluation.unranked_agents import (
+    baseline_fault,
+    copy_fault,
+    feedback_fault,
+    is_baseline,
+)
 from agentgym_suite.evaluation.verdicts import Verification, standing_verification
 
 SubmissionType = Literal["standard", "custom"]
@@ -37,10 +43,19 @@ class Rule:
     Attributes:
         name: the rule, in two or three words.
         fault: why it is not kept; "" where it is.
+        known: whether anything is said that it could be judged by.
     """
 
     name: str
     fault: str
+    known: bool = True
+
+    @property
+    def answer(self) -> str:
+        """Whether it is kept: "yes", "no" or "unknown"."""
+        if not self.known:
+            return "unknown"
+        return "no" if self.fault else "yes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +88,12 @@ class Candidate:
     @property
     def ranked(self) -> bool:
         """Whether every rule is kept."""
-        return not self.faults
+        return all(rule.answer == "yes" for rule in self.rules)
+
+    @property
+    def baseline(self) -> bool:
+        """Whether its agent comes with the suite."""
+        return is_baseline(self.header["config"]["agent"])
 
     @property
     def counts(self) -> bool:
@@ -95,15 +115,18 @@ def candidate(folder: Path) -> Candidate:
         Rule("prompt format", _prompt_fault(header)),
         Rule("decoding", _decoding_fault(header)),
     )
+    agent = header["config"]["agent"]
     missing = results.planned - results.finished
     rules = (
         Rule("complete", f"{missing} of {results.planned} episodes are missing" if missing else ""),
         Rule("verified", _verdict_fault(verification, why_none)),
         *standard,
         Rule("declarations", undeclared),
-        Rule("not tuned on test", _declared(declaration, "tuned_on_test")),
-        Rule("no privileged info", _declared(declaration, "uses_privileged_info_at_test")),
-        Rule("no success feedback", _feedback_fault(header)),
+        _declared("not tuned on test", declaration, "tuned_on_test"),
+        _declared("no privileged info", declaration, "uses_privileged_info_at_test"),
+        Rule("own agent", baseline_fault(agent)),
+        Rule("no copy", copy_fault(agent)),
+        Rule("no success feedback", feedback_fault(agent)),
     )
     kind: SubmissionType = "custom" if any(rule.fault for rule in standard) else "standard"
     return Candidate(folder, header, results, verification, declaration, rules, kind)
@@ -168,16 +191,8 @@ def _sent_limits(given: Mapping[str, Any], request: Mapping[str, Any]) -> tuple[
     return tuple(limit for limit in limits if limit is not None) or (None,)
 
 
-def _feedback_fault(header: Mapping[str, Any]) -> str:
-    """An agent that is told of its failure and plays again is none that knows nothing of it."""
-    agent = header["config"]["agent"]
-    if not agent.get("uses_success_feedback_at_test"):
-        return ""
-    rounds = agent.get("reflexion_rounds")
-    return f"it plays a task up to {rounds} times, told whether it failed"
-
-
-def _declared(declaration: Declaration | None, name: str) -> str:
-    if declaration is None or not getattr(declaration, name):
-        return ""
-    return f"{name} is declared"
+def _declared(rule: str, declaration: Declaration | None, name: str) -> Rule:
+    """A rule that a declaration alone can answer."""
+    if declaration is None:
+        return Rule(rule, "", known=False)
+    return Rule(rule, f"{name} is declared" if getattr(declaration, name) else "")

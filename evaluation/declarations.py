@@ -14,9 +14,10 @@
 
     [trainer]
     name = "capo"                          # or "none"
-    config_digest = "sha256:…"             # or "none"
+    config_digest = "sha256:0123"          # or "none"
 
-Nothing of it can be recomputed, so it is shown with the row.
+Nothing of it can be recomputed, so it is shown with the row. What was left as it stands above is
+not filled.
 """
 
 from __future__ import annotations
@@ -37,6 +38,11 @@ _FLAGS = ("tuned_on_test", "uses_privileged_info_at_test")
 _TABLES: Mapping[str, tuple[str, ...]] = {
     "model": ("name", "size", "weights"),
     "trainer": ("name", "config_digest"),
+}
+_EXAMPLES: Mapping[str, str] = {
+    "contact": "name, page or address",
+    "model.name": "Some-Model-7B",
+    "trainer.config_digest": "sha256:0123",
 }
 
 
@@ -130,8 +136,24 @@ def declaration_faults(raw: Mapping[str, Any]) -> list[str]:
     weights = model.get("weights") if isinstance(model, dict) else None
     if isinstance(weights, str) and weights and weights not in WEIGHTS:
         faults.append(f"model.weights is {shown(weights)}, use one of {', '.join(WEIGHTS)}")
+    faults += _left_as_examples(raw)
     known = {*_TEXTS, *_FLAGS, "training_seeds", *_TABLES}
     return faults + [f"{name} is unknown" for name in raw if name not in known]
+
+
+def _left_as_examples(raw: Mapping[str, Any]) -> list[str]:
+    """Fields that still hold what documentation shows in their place, or no letter or digit."""
+    faults = []
+    for name in (*_TEXTS, *(f"{table}.{field}" for table in _TABLES for field in _TABLES[table])):
+        table, _, field = name.rpartition(".")
+        inside = raw.get(table) if table else raw
+        value = inside.get(field) if isinstance(inside, dict) else None
+        if not _is_filled(value):
+            continue
+        told = value.strip()
+        if told == _EXAMPLES.get(name) or not any(map(str.isalnum, told)):
+            faults.append(f"{name} is still {shown(told)}")
+    return faults
 
 
 def _is_filled(value: Any) -> bool:

@@ -1,7 +1,7 @@
 """Leaderboards: the verified runs of a suite, best first, with what may be said of them.
 
 A row is ranked when it keeps every rule of ``admission``; the others are listed with the rule
-they break. Published numbers stand in a table of their own. The same runs give the same bytes,
+they break, the suite's own agents as baselines. Published numbers stand in a table of their own. The same runs give the same bytes,
 in whichever order they are named.
 """
 
@@ -118,6 +118,7 @@ class Board:
         suite: the suite.
         metrics: what it is ordered by: environment id -> metric.
         ranked: the rows that keep every rule, best first.
+        baselines: complete and verified runs of the suite's own agents, best first.
         unranked: rows of the suite as published that break another rule.
         custom: rows of another suite, prompt or decoding.
         seeds: recipes with at least two ranked runs of different weights.
@@ -126,6 +127,7 @@ class Board:
     suite: SuiteName
     metrics: Mapping[str, str]
     ranked: tuple[Row, ...]
+    baselines: tuple[Row, ...]
     unranked: tuple[Row, ...]
     custom: tuple[Row, ...]
     seeds: tuple[SeedRow, ...]
@@ -168,7 +170,7 @@ def _row(run: Candidate) -> Row:
     """The run with its estimates, where these may be shown."""
     results = run.results
     name = f"{results.run.agent}"
-    if run.declaration is not None and run.declaration.model_name != "none":
+    if run.declaration is not None and not run.baseline and run.declaration.model_name != "none":
         name = f"{run.declaration.model_name} · {results.run.agent}"
     episodes = f"sha256:{sha256_file(run.folder / EPISODES)}"
     row = Row(name, results.run.id, episodes, run)
@@ -190,16 +192,23 @@ def _labelled(rows: Sequence[Row]) -> list[Row]:
 def _board(rows: Sequence[Row]) -> Board:
     rows = sorted(rows, key=lambda row: row.order)
     ranked = _ranked([row for row in rows if row.candidate.ranked])
-    others = [row for row in rows if not row.candidate.ranked]
+    others = [row for row in rows if not row.candidate.ranked and not _stands_beside(row)]
     shown = next((row.envs for row in rows if row.envs is not None), {})
     return Board(
         suite=rows[0].candidate.results.suite,
         metrics={env_id: metric for env_id, (metric, _) in shown.items()},
         ranked=ranked,
+        baselines=tuple(row for row in rows if _stands_beside(row)),
         unranked=tuple(row for row in others if row.candidate.submission_type == "standard"),
         custom=tuple(row for row in others if row.candidate.submission_type == "custom"),
         seeds=_seed_rows(ranked),
     )
+
+
+def _stands_beside(row: Row) -> bool:
+    """Whether it is a baseline whose numbers may be read beside the ranked ones."""
+    run = row.candidate
+    return run.baseline and run.counts and run.submission_type == "standard"
 
 
 def _ranked(rows: Sequence[Row]) -> tuple[Row, ...]:

@@ -87,7 +87,8 @@ def _build(args: argparse.Namespace) -> int:
 
 
 def _candidates(board: Board) -> list[Candidate]:
-    return [row.candidate for row in (*board.ranked, *board.unranked, *board.custom)]
+    shown = (*board.ranked, *board.baselines, *board.unranked, *board.custom)
+    return [row.candidate for row in shown]
 
 
 def _benchmarks(candidates: Sequence[Candidate]) -> set[str]:
@@ -103,6 +104,8 @@ def _print_board(out: Console, board: Board) -> None:
         if row.against is not None and row.against.indistinguishable:
             note = ", indistinguishable from rank 1"
         out.print(f"  {row.rank}. {row.label}: {_numbers(row)}{note}", soft_wrap=True)
+    for row in board.baselines:
+        out.print(f"  baseline: {row.label}: {_numbers(row)}", soft_wrap=True)
     for row in (*board.unranked, *board.custom):
         reasons = "; ".join(row.candidate.faults)
         out.print(f"  not ranked: {row.label}: {reasons}", soft_wrap=True)
@@ -132,11 +135,8 @@ def _print_rules(out: Console, run: Candidate) -> None:
     folder = without_surrogates(str(run.folder))
     out.print(f"{folder}: {would}, submission type {run.submission_type}", soft_wrap=True)
     for rule in run.rules:
-        out.print(
-            f"  {'no ' if rule.fault else 'yes'} {rule.name}"
-            + (f": {rule.fault}" if rule.fault else ""),
-            soft_wrap=True,
-        )
+        reason = f": {rule.fault}" if rule.fault else ""
+        out.print(f"  {rule.answer:7} {rule.name}{reason}", soft_wrap=True)
 
 
 def _as_json(run: Candidate) -> dict[str, object]:
@@ -144,5 +144,7 @@ def _as_json(run: Candidate) -> dict[str, object]:
         "folder": str(run.folder),
         "ranked": run.ranked,
         "submission_type": run.submission_type,
-        "rules": {rule.name: rule.fault or None for rule in run.rules},
+        "rules": {
+            rule.name: rule.fault or (None if rule.known else "unknown") for rule in run.rules
+        },
     }

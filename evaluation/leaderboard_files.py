@@ -14,7 +14,7 @@ from agentgym_suite.evaluation.run_directory import write_derived
 from agentgym_suite.files import canonical_json, make_folder
 from agentgym_suite.spaces import without_surrogates
 
-LEADERBOARD_SCHEMA_VERSION = 1
+LEADERBOARD_SCHEMA_VERSION = 2
 REFERENCE_TITLE = "Reported elsewhere, not measured here"
 
 
@@ -63,6 +63,7 @@ def _board_values(board: Board) -> dict[str, Any]:
         "suite": asdict(board.suite),
         "metrics": dict(board.metrics),
         "ranked": [_row_values(row) for row in board.ranked],
+        "baselines": [_row_values(row) for row in board.baselines],
         "unranked": [_row_values(row) for row in board.unranked],
         "custom": [_row_values(row) for row in board.custom],
         "training_seeds": [plain(row) for row in board.seeds],

@@ -13,6 +13,7 @@ from agentgym_suite.evaluation.episode_keys import EpisodeKey, key_of
 from agentgym_suite.evaluation.run_directory import EPISODES, read_records
 from agentgym_suite.evaluation.run_header import read_run
 from agentgym_suite.evaluation.settings import AgentSpec
+from agentgym_suite.evaluation.unranked_agents import RECORDED_AGENT
 from agentgym_suite.files import sha256_file
 from agentgym_suite.game import env_id_of
 
@@ -71,6 +72,7 @@ def replayed_run(folder: Path | str) -> AgentSpec:
         config={
             "kind": "replay",
             "run": header["config_digest"],
+            RECORDED_AGENT: header["config"]["agent"],
             "episodes": f"sha256:{sha256_file(folder / EPISODES)}",
         },
     )

@@ -52,6 +52,7 @@ from agentgym_suite.evaluation.run_header import (
     told_digest,
 )
 from agentgym_suite.evaluation.tallies import Tally, read_tallies
+from agentgym_suite.evaluation.unranked_agents import agent_faults
 from agentgym_suite.files import canonical_json
 
 _DIGEST_SHOWN = 12
@@ -79,7 +80,7 @@ def _results(header: Mapping[str, Any], tallies: Mapping[str, Tally]) -> RunResu
     planned = sum(len(tally.plan) for tally in tallies.values())
     finished = sum(len(tally.summaries) for tally in tallies.values())
     complete = finished == planned
-    reasons = list(suite["departures"])
+    reasons = [*suite["departures"], *agent_faults(header["config"]["agent"])]
     if not complete:
         reasons.append(f"{planned - finished} of {planned} episodes are missing")
     errors: Counter[str] = Counter()

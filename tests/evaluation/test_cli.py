@@ -16,6 +16,7 @@ from agentgym_suite.evaluation.suites import load_suite
 
 Command = Callable[[Sequence[str]], int]
 ENV = ["--env", "Counting-v0"]
+SOLVER = "tests.evaluation.played:Solver"
 
 
 def test_a_leaderboard_of_two_agents(
@@ -55,7 +56,7 @@ def test_suite_files_are_played(command: Command, tmp_path: Path) -> None:
         'id = "tiny"\nversion = 1\n[[env]]\nid = "Counting-v0"\ntasks = ["count-0", "count-1"]\n'
     )
     out = tmp_path / "run"
-    arguments = ["evaluate", "--suite", str(suite), "--agent", "oracle", "--out", str(out)]
+    arguments = ["evaluate", "--suite", str(suite), "--agent", SOLVER, "--out", str(out)]
     assert command(arguments) == 0
     assert json.loads((out / "results.json").read_bytes())["rankable"] is True
     assert command([*arguments, "--tasks", "count-1"]) == 2

@@ -29,10 +29,11 @@ from agentgym_suite.evaluation.primary_values import EnvValues, paired_p, primar
 from agentgym_suite.evaluation.reference_rows import reference_rows
 from agentgym_suite.evaluation.run_directory import DECLARATION, EPISODES, RESULTS, VERIFICATION
 from agentgym_suite.evaluation.scoring import results_bytes, score_run
-from agentgym_suite.evaluation.settings import AgentSpec, RunOptions
+from agentgym_suite.evaluation.settings import AgentSpec, RunOptions, named_agent
 from agentgym_suite.evaluation.suites import EnvEntry, Suite
 from agentgym_suite.evaluation.verify import verify_run
 
+Command = Callable[[Sequence[str]], int]
 ENV = "Counting-v0"
 OFFICIAL = Suite(
     id="counting-official",
@@ -241,6 +242,122 @@ def test_a_declaration_is_read_as_written(tmp_path: Path) -> None:
     assert told.training == ("M", "capo", "sha256:0")
 
 
+# ------------------------------------------------------------------ whose play it is
+
+
+def play_with(folder: Path, spec: AgentSpec, contact: str = "someone") -> Path:
+    """A verified and declared run of an agent."""
+    opened = evaluation.open_suite(OFFICIAL, {}, allow_missing=False)
+    evaluation.run(opened, spec, out=folder)
+    (folder / DECLARATION).write_text(DECLARED.format(model="Model", contact=contact), "utf-8")
+    assert verify_run(folder).verdict == "verified"
+    return folder
+
+
+def told_of_failure(name: str = "chat+reflexion") -> AgentSpec:
+    config = {"kind": "openai", "reflexion_trials": 3, "uses_success_feedback_at_test": True}
+    return AgentSpec(name, lambda env, seed: Solving(env, 20), config)
+
+
+FEEDBACK = "it plays a task up to 3 times, told whether it failed"
+
+
+def test_a_run_with_success_feedback_says_itself_that_it_is_not_rankable(tmp_path: Path) -> None:
+    play_with(tmp_path, told_of_failure())
+    results = score_run(tmp_path)
+    assert (results.rankable, results.not_rankable_reasons) == (False, (FEEDBACK,))
+    assert faults(tmp_path) == (FEEDBACK,)
+
+
+def test_a_replay_carries_the_facts_of_the_run_and_is_never_ranked(tmp_path: Path) -> None:
+    live = play_with(tmp_path / "live", told_of_failure())
+    copy = play_with(tmp_path / "copy", evaluation.replayed_run(live))
+    again = play_with(tmp_path / "again", evaluation.replayed_run(copy))
+    repeats = "it repeats the actions of a run of chat+reflexion; rank that"
+    assert faults(copy) == score_run(copy).not_rankable_reasons == (repeats, FEEDBACK)
+    assert faults(again)[1] == FEEDBACK
+    clean = play(tmp_path / "clean", 20)
+    other = play_with(tmp_path / "other", evaluation.replayed_run(clean))
+    board = the_board(clean, other)
+    assert [row.candidate.folder for row in board.ranked] == [clean]
+    assert [row.candidate.folder for row in board.unranked] == [other]
+
+
+def test_a_cassette_is_never_ranked(tmp_path: Path) -> None:
+    config = {"kind": "cassette", "model": "m", "cassette": "sha256:0"}
+    play_with(tmp_path, AgentSpec("cassette:m", lambda env, seed: Solving(env, 20), config))
+    told = ("it repeats recorded replies of m; rank the run they come from",)
+    assert faults(tmp_path) == score_run(tmp_path).not_rankable_reasons == told
+
+
+def test_the_suite_s_own_agents_are_baselines(tmp_path: Path) -> None:
+    mine = play(tmp_path / "mine", 20)
+    oracle = play_with(tmp_path / "oracle", named_agent("oracle"))
+    at_random = play_with(tmp_path / "random", named_agent("random"))
+    (at_random / DECLARATION).unlink()
+    told = "oracle comes with the suite and is shown as a baseline"
+    assert faults(oracle) == score_run(oracle).not_rankable_reasons == (told,)
+    board = the_board(mine, oracle, at_random)
+    assert [(row.rank, row.label) for row in board.ranked] == [(1, "Model · solves20")]
+    assert [(row.rank, row.label) for row in board.baselines] == [
+        (None, "oracle"),
+        (None, "random"),
+    ]
+    assert not board.unranked and board.baselines[0].estimate is not None
+    leaderboard = Leaderboard((board,), ())
+    assert [row["label"] for row in leaderboard_values(leaderboard)["boards"][0]["baselines"]] == [
+        "oracle",
+        "random",
+    ]
+    for text in (html_leaderboard(leaderboard), markdown_leaderboard(leaderboard)):
+        _, heading, after = text.partition("Baselines: agents of the suite, not ranked")
+        assert heading and "oracle" in after and "100.0" in after
+
+
+def test_a_baseline_without_a_verdict_shows_no_number(tmp_path: Path) -> None:
+    evaluation.run(OFFICIAL, "oracle", out=tmp_path)
+    board = the_board(tmp_path)
+    assert not board.baselines and board.unranked[0].estimate is None
+
+
+def test_a_model_may_bear_the_name_of_a_baseline(tmp_path: Path) -> None:
+    config = {"kind": "openai", "model": "oracle"}
+    play_with(tmp_path, AgentSpec("oracle", lambda env, seed: Solving(env, 20), config))
+    assert candidate(tmp_path).ranked and score_run(tmp_path).rankable
+
+
+def test_the_example_of_the_page_is_no_declaration(tmp_path: Path) -> None:
+    page = Path(__file__).parents[2] / "docs" / "evaluation-verify.md"
+    (example,) = re.findall(r"```toml\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+    (tmp_path / DECLARATION).write_text(example, "utf-8")
+    told, why = read_declaration(tmp_path)
+    assert told is None and why == (
+        "declaration.toml is not filled: contact is still 'name, page or address', model.name is "
+        "still 'Some-Model-7B', trainer.config_digest is still 'sha256:0123'"
+    )
+
+
+@pytest.mark.parametrize("text", ["…", "...", " - ", "?"])
+def test_a_text_without_a_letter_or_digit_declares_nothing(tmp_path: Path, text: str) -> None:
+    (tmp_path / DECLARATION).write_text(DECLARED.format(model="M", contact=text), "utf-8")
+    assert f"contact is still '{text.strip()}'" in read_declaration(tmp_path)[1]
+
+
+def test_what_was_never_declared_is_unknown(
+    command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    play(tmp_path, 20, declare=False)
+    assert command(["leaderboard", "check", str(tmp_path)]) == 1
+    told = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[1:]]
+    answers = {rule.partition(":")[0]: answer for answer, rule in told}
+    assert answers["declarations"] == "no"
+    assert answers["not tuned on test"] == answers["no privileged info"] == "unknown"
+    assert answers["verified"] == answers["own agent"] == answers["no copy"] == "yes"
+    assert command(["leaderboard", "check", str(tmp_path), "--json"]) == 1
+    (row,) = json.loads(capsys.readouterr().out)["runs"]
+    assert row["rules"]["not tuned on test"] == "unknown" and row["rules"]["verified"] is None
+
+
 # ------------------------------------------------------------------ order and tests
 
 
@@ -392,8 +509,6 @@ def test_json_tells_everything_of_a_row(board: Leaderboard) -> None:
 
 # ------------------------------------------------------------------ the command
 
-Command = Callable[[Sequence[str]], int]
-
 
 def test_the_command_builds_and_checks(
     command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -401,7 +516,7 @@ def test_the_command_builds_and_checks(
     run, out = play(tmp_path / "run", 30), tmp_path / "out"
     assert command(["leaderboard", "check", str(run)]) == 0
     told = capsys.readouterr().out
-    assert "ranked, submission type standard" in told and "yes verified" in told
+    assert "ranked, submission type standard" in told and "yes     verified" in told
     assert command(["leaderboard", "build", str(run), "--out", str(out)]) == 0
     assert "1. Model · solves30: 100.0 (88.6 – 100.0), n = 30" in capsys.readouterr().out
     (run / VERIFICATION).unlink()

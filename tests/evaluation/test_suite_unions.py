@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from agentgym_suite.evaluation.union_runs import UnionRuns, open_union, run_unio
 from agentgym_suite.evaluation.union_tables import union_table
 
 ENV = "Counting-v0"
+AGENTS = {"solver": replace(named_agent("oracle"), name="solver")}
 TOML = 'id = "two"\nversion = 1\nmembers = ["smoke", "lite"]\n'
 
 
@@ -37,7 +39,7 @@ WITH_ABSENT = SuiteUnion("three", 1, (*UNION.members, member("far", 4, data="aba
 
 def run(union: SuiteUnion, out: Path, *agents: str) -> UnionRuns:
     opened = open_union(union, {})
-    return run_union(opened, [named_agent(agent) for agent in agents], out)
+    return run_union(opened, [AGENTS.get(name) or named_agent(name) for name in agents], out)
 
 
 def test_the_shipped_unions_are_the_papers() -> None:
@@ -91,7 +93,7 @@ class TestRuns:
     """Unions of the counting game, played."""
 
     def test_each_member_is_a_run_of_its_own(self, tmp_path: Path) -> None:
-        done = run(UNION, tmp_path, "oracle")
+        done = run(UNION, tmp_path, "solver")
         assert done.complete
         for suite in UNION.members:
             header = read_run(tmp_path / suite.id)
@@ -116,7 +118,7 @@ class TestRuns:
         assert own == [intervals(few), many.envs[ENV].score]
 
     def test_absent_data_skip_a_member_and_cost_the_rank(self, tmp_path: Path) -> None:
-        done = run(WITH_ABSENT, tmp_path, "oracle")
+        done = run(WITH_ABSENT, tmp_path, "solver")
         (row,) = done.results.rows
         assert done.complete and not row.rankable
         assert row.not_rankable_reasons == ("far: data absent",)
