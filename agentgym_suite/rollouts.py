@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import inspect
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Protocol, runtime_checkable
@@ -125,6 +126,70 @@ class _EnvPool:
             env.close()
 
 
+class _Answers:
+    """What an asynchronous agent is asked in its episode's thread, resolved in the event loop.
+
+    When the episode is given up, an answer on its way is cancelled, and one that was not begun is
+    closed: none is left behind that nobody awaits.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._lock = threading.Lock()
+        self._closed = False
+        self._unbegun: Awaitable[Reply] | None = None
+        self._task: asyncio.Future[Reply] | None = None
+        self._promise: concurrent.futures.Future[Reply] = concurrent.futures.Future()
+
+    def wait(self, answer: Awaitable[Reply]) -> Reply:
+        """The answer; called in the episode's thread.
+
+        Raises:
+            CancelledError: the episode was given up.
+        """
+        with self._lock:
+            if self._closed:
+                _drop(answer)
+                raise concurrent.futures.CancelledError
+            self._unbegun = answer
+            promise = self._promise = concurrent.futures.Future()
+            self._loop.call_soon_threadsafe(self._begin)
+        return promise.result()
+
+    def close(self) -> None:
+        """Give up what is asked, now and later; called in the event loop."""
+        with self._lock:
+            self._closed = True
+            unbegun, self._unbegun = self._unbegun, None
+        if unbegun is not None:
+            _drop(unbegun)
+        if self._task is not None:
+            self._task.cancel()
+        self._promise.cancel()
+
+    def _begin(self) -> None:
+        answer, self._unbegun = self._unbegun, None
+        if answer is not None:
+            self._task = asyncio.ensure_future(answer)
+            self._task.add_done_callback(self._deliver)
+
+    def _deliver(self, task: asyncio.Future[Reply]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if task.cancelled():
+            self._promise.cancel()
+        elif self._promise.cancelled():
+            return
+        elif error is not None:
+            self._promise.set_exception(error)
+        else:
+            self._promise.set_result(task.result())
+
+
+def _drop(answer: Awaitable[Reply]) -> None:
+    if inspect.iscoroutine(answer):
+        answer.close()
+
+
 async def _play(
     pool: _EnvPool,
     make_agent: AgentFactory,
@@ -135,7 +200,7 @@ async def _play(
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Episode] = loop.create_future()
     recorder = EpisodeRecorder(request)
-    asked: list[concurrent.futures.Future[Reply]] = []
+    answers = _Answers(loop)
     held: list[gym.Env[str, str]] = []
 
     def settle(episode: Episode | BaseException) -> None:
@@ -146,15 +211,8 @@ async def _play(
         else:
             future.set_result(episode)
 
-    def wait(answer: Awaitable[Reply]) -> Reply:
-        async def resolve() -> Reply:
-            return await answer
-
-        asked[:] = [asyncio.run_coroutine_threadsafe(resolve(), loop)]
-        return asked[0].result()
-
     def work() -> None:
-        result = _play_here(pool, held, make_agent, request, settings, recorder, wait)
+        result = _play_here(pool, held, make_agent, request, settings, recorder, answers.wait)
         if not loop.is_closed():
             loop.call_soon_threadsafe(settle, result)
 
@@ -168,8 +226,7 @@ async def _play(
         return recorder.finish(Failure("env_timeout", "env", message))
     finally:  # given up: the thread stops after its step, a pending model call at once
         recorder.abandoned.set()
-        for answer in asked:
-            answer.cancel()
+        answers.close()
         if future.cancelled():
             for env in tuple(held):
                 if isinstance(env.unwrapped, RunsElsewhere):

@@ -1,8 +1,8 @@
 """Leaderboards: the verified runs of a suite, best first, with what may be said of them.
 
 A row is ranked when it keeps every rule of ``admission``; the others are listed with the rule
-they break, the suite's own agents as baselines. Published numbers stand in a table of their own. The same runs give the same bytes,
-in whichever order they are named.
+they break, the suite's own agents as baselines. Published numbers stand in a table of their own.
+The same runs give the same bytes, in whichever order they are named.
 """
 
 from __future__ import annotations

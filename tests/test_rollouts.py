@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import gc
 import threading
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -11,8 +14,8 @@ import pytest
 from agentgym_suite.agents import agent_factory
 from agentgym_suite.env import Transition
 from agentgym_suite.episodes import Episode, EpisodeRequest, Reply, Turn
-from agentgym_suite.errors import UsageError
-from agentgym_suite.rollouts import run_episodes
+from agentgym_suite.errors import ModelUnusable, UsageError
+from agentgym_suite.rollouts import _Answers, run_episodes
 from tests.counting import CountingEnv
 
 REQUESTS = [EpisodeRequest(f"count-{i % 20}", seed=i, trial=i // 20) for i in range(60)]
@@ -168,6 +171,60 @@ def test_asynchronous_agents_share_the_event_loop() -> None:
 
     episodes = collect(CountingEnv, lambda env, seed: Asking(), concurrency=8)
     assert len(loops) == 1 and all(e.success for e in episodes)
+
+
+def test_an_answer_that_comes_after_the_end_is_dropped() -> None:
+    ended, closed = threading.Event(), threading.Event()
+
+    class Late:
+        def act(self, turn: Turn) -> Awaitable[Reply]:
+            ended.wait()  # nobody waits for the episode any more, and its loop is closed
+            return self._answer()
+
+        async def _answer(self) -> Reply:
+            return Reply("add[1]")
+
+        def close(self) -> None:
+            closed.set()
+
+    class Refused:
+        async def act(self, turn: Turn) -> Reply:
+            raise ModelUnusable("no such model")
+
+        def close(self) -> None:
+            pass
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with pytest.raises(ModelUnusable):
+            collect(CountingEnv, lambda env, seed: (Late, Refused)[seed](), REQUESTS[:2])
+        ended.set()
+        assert closed.wait(10)
+        gc.collect()
+    assert [str(one.message) for one in caught] == []
+
+
+def test_an_answer_that_was_not_begun_is_dropped() -> None:
+    async def answer() -> Reply:
+        return Reply("add[1]")
+
+    async def give_up() -> BaseException:
+        answers = _Answers(asyncio.get_running_loop())
+        waiting = asyncio.to_thread(answers.wait, answer())
+        task = asyncio.create_task(waiting)
+        await asyncio.sleep(0)  # the thread starts, and asks while the loop is held
+        while answers._unbegun is None:
+            time.sleep(0.001)
+        answers.close()
+        (outcome,) = await asyncio.gather(task, return_exceptions=True)
+        return outcome
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        outcome = asyncio.run(give_up())
+        gc.collect()
+    assert isinstance(outcome, asyncio.CancelledError | concurrent.futures.CancelledError)
+    assert [str(one.message) for one in caught] == []
 
 
 def test_wrong_requests_and_arguments_raise() -> None:
