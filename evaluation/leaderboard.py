@@ -28,6 +28,7 @@ from agentgym_suite.evaluation.primary_values import (
 from agentgym_suite.evaluation.reference_rows import ReferenceRow
 from agentgym_suite.evaluation.results import SuiteName
 from agentgym_suite.evaluation.run_directory import EPISODES
+from agentgym_suite.evaluation.run_header import run_folder
 from agentgym_suite.evaluation.scored_runs import find_runs
 from agentgym_suite.files import sha256_file
 
@@ -141,7 +142,7 @@ class Leaderboard:
     reference: tuple[ReferenceRow, ...]
 
 
-def build_boards(folders: Sequence[Path]) -> tuple[Board, ...]:
+def build_boards(folders: Sequence[str | Path]) -> tuple[Board, ...]:
     """One board for each suite of the runs.
 
     Args:
@@ -151,7 +152,7 @@ def build_boards(folders: Sequence[Path]) -> tuple[Board, ...]:
         RunError: a folder holds no run, or a damaged one.
         UsageError: the same records twice.
     """
-    paths = [path for folder in folders for path in find_runs(folder)]
+    paths = [path for folder in folders for path in find_runs(run_folder(folder))]
     if not paths:
         raise UsageError("no run is given; name at least one")
     rows = [_row(candidate(path)) for path in paths]

@@ -185,6 +185,15 @@ class Comparison:
     left_out: Mapping[str, str]
     family: int
 
+    def __str__(self) -> str:
+        """The sentence of every pair, line by line; of several suites with the suite's name."""
+        several = len(self.suites) > 1
+        return "\n".join(
+            f"{suite.suite}: {pair.sentence}" if several else pair.sentence
+            for suite in self.suites
+            for pair in suite.pairs
+        )
+
     @property
     def complete(self) -> bool:
         """Whether every run holds every episode."""

@@ -34,7 +34,7 @@ from agentgym_suite.evaluation.primary_values import (
 )
 from agentgym_suite.evaluation.results import LengthRate, common_metric
 from agentgym_suite.evaluation.run_directory import HTML
-from agentgym_suite.evaluation.run_header import read_run
+from agentgym_suite.evaluation.run_header import read_run, run_folder
 from agentgym_suite.evaluation.setting_differences import setting_warnings
 from agentgym_suite.evaluation.tallies import Tally, read_tallies
 
@@ -67,9 +67,9 @@ def compare(
         UsageError: fewer than two runs, runs of different suites, no task in common, or suites
             that are ordered by different metrics while none is named.
     """
-    entrants = find_entrants([Path(folder) for folder in folders])
+    entrants = find_entrants([run_folder(folder) for folder in folders])
     groups, left_out = _groups(entrants)
-    lengths = None if oracle is None else recorded_lengths(Path(oracle))
+    lengths = None if oracle is None else recorded_lengths(run_folder(oracle))
     told = [
         _compared([_read(one, suite) for one, suite in group], common_tasks, metric, lengths)
         for group in groups
@@ -195,7 +195,7 @@ def _refuse_different_tasks(runs: Sequence[_OpenRun]) -> None:
     first = runs[0]
     hint = "--common-tasks compares what all of them have"
     for run in runs[1:]:
-        if run.header["suite"]["digest"] != first.header["suite"]["digest"]:
+        if run.suite != first.suite:
             raise UsageError(
                 f"{first.label} and {run.label} are of different suites ({first.suite}, "
                 f"{run.suite}); {hint}"
@@ -205,8 +205,13 @@ def _refuse_different_tasks(runs: Sequence[_OpenRun]) -> None:
         ]
         if plans[0] != plans[1]:
             raise UsageError(
-                f"{first.label} and {run.label} are of one suite but planned {len(plans[0])} and "
-                f"{len(plans[1])} episodes of different tasks or trials; {hint}"
+                f"{first.label} and {run.label} are of {first.suite} but planned {len(plans[0])} "
+                f"and {len(plans[1])} episodes of different tasks or trials; {hint}"
+            )
+        if run.header["suite"]["digest"] != first.header["suite"]["digest"]:
+            raise UsageError(
+                f"{first.label} and {run.label} played the same tasks of {first.suite}, but with "
+                f"other settings of the suite; {hint}"
             )
     for run in runs:
         one = run.compared

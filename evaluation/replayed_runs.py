@@ -11,7 +11,7 @@ from agentgym_suite.episodes import Reply, Turn
 from agentgym_suite.errors import RunError, UsageError
 from agentgym_suite.evaluation.episode_keys import EpisodeKey, key_of
 from agentgym_suite.evaluation.run_directory import EPISODES, read_records
-from agentgym_suite.evaluation.run_header import read_run
+from agentgym_suite.evaluation.run_header import read_run, run_folder
 from agentgym_suite.evaluation.settings import AgentSpec
 from agentgym_suite.evaluation.unranked_agents import RECORDED_AGENT
 from agentgym_suite.files import sha256_file
@@ -57,7 +57,7 @@ def replayed_run(folder: Path | str) -> AgentSpec:
     Raises:
         RunError: the folder holds no run, or a damaged one, or one without episodes.
     """
-    folder = Path(folder)
+    folder = run_folder(folder)
     header = read_run(folder)
     recordings = {
         key_of(record): tuple(step["parsed_action"] for step in record["steps"])

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
-from agentgym_suite.errors import RunError
+from agentgym_suite.arguments import shown
+from agentgym_suite.errors import RunError, UsageError
 from agentgym_suite.evaluation.records import SCHEMA_VERSION
 from agentgym_suite.evaluation.schema import json_schema, misfit
 
@@ -82,6 +83,19 @@ class RunHeader(TypedDict):
 
 
 _SCHEMA = json_schema(RunHeader, "agentgym_suite run header")
+
+
+def run_folder(value: object) -> Path:
+    """The folder of a run that a caller names.
+
+    Raises:
+        UsageError: it is no path.
+    """
+    if not isinstance(value, str | Path):
+        raise UsageError(
+            f"{shown(value)} ({type(value).__name__}) is no folder of a run; give a str or a Path"
+        )
+    return Path(value)
 
 
 def read_run(folder: Path) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from agentgym_suite.evaluation.configuration import differing_keys
 from agentgym_suite.evaluation.episode_keys import EpisodeKey
 from agentgym_suite.evaluation.open_suites import OpenEnvironment, open_environment
 from agentgym_suite.evaluation.plan import timestamp
-from agentgym_suite.evaluation.run_header import read_run
+from agentgym_suite.evaluation.run_header import read_run, run_folder
 from agentgym_suite.evaluation.suite_tasks import SplitTasks
 from agentgym_suite.evaluation.suites import EnvEntry
 from agentgym_suite.evaluation.verdicts import (
@@ -51,7 +51,7 @@ _KEPT_MISMATCHES = 20
 
 
 def verify_run(
-    folder: Path,
+    folder: str | Path,
     *,
     data: Mapping[str, str] | None = None,
     sample: int | None = None,
@@ -76,6 +76,7 @@ def verify_run(
         DataError: data that are absent or damaged.
     """
     _check_counts(sample, jobs)
+    folder = run_folder(folder)
     header = read_run(folder)
     files = bound_files(folder)
     here = _opened(header, data or {})

@@ -268,6 +268,29 @@ def test_one_suite_with_other_tasks_is_no_equal_plan(tmp_path: Path) -> None:
         evaluation.compare(one, other)
 
 
+def test_parts_of_one_suite_are_told_apart_by_their_tasks(tmp_path: Path) -> None:
+    one = play(tmp_path / "a", {}, name="a", suite=counting_suite(6))
+    other = play(tmp_path / "b", {}, name="b", suite=counting_suite(9))
+    told = "a and b are of counting v1 but planned 6 and 9 episodes of different tasks or trials"
+    with pytest.raises(UsageError, match=told):
+        evaluation.compare(one, other)
+    shorter = play(tmp_path / "c", {}, name="c", suite=counting_suite(6, max_steps=5))
+    with pytest.raises(UsageError, match="a and c played the same tasks of counting v1, but with"):
+        evaluation.compare(one, shorter)
+
+
+@pytest.mark.parametrize("folder", [3, None, b"runs/a"])
+def test_what_is_no_path_is_refused_in_one_sentence(folder: Any, runs: tuple[Path, Path]) -> None:
+    with pytest.raises(UsageError, match=r"is no folder of a run; give a str or a Path$"):
+        evaluation.compare(runs[0], folder)
+
+
+def test_a_comparison_prints_as_its_sentences(runs: tuple[Path, Path]) -> None:
+    comparison = evaluation.compare(*map(str, runs))
+    assert str(comparison) == "\n".join(pair.sentence for pair in comparison.pairs)
+    assert len(str(comparison).splitlines()) == len(comparison.pairs) == 1
+
+
 def test_an_incomplete_run_is_compared_on_request(runs: tuple[Path, Path]) -> None:
     one, other = runs
     kept = [one for one in records_of(other) if one["key"]["task_id"] != "count-15"]

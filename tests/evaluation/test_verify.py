@@ -213,6 +213,14 @@ def test_long_observations_are_compared(counting_env: str, tmp_path: Path) -> No
     assert the_mismatch(verify_run(tmp_path)) == (altered, 0, "obs")
 
 
+def test_a_run_is_named_by_a_text_or_a_path(counting_env: str, tmp_path: Path) -> None:
+    evaluation.run(ad_hoc_suite(counting_env, episodes=2), "oracle", out=tmp_path)
+    assert verify_run(str(tmp_path)).verdict == "verified"
+    nothing: Any = 3
+    with pytest.raises(UsageError, match=r"^3 \(int\) is no folder of a run; give a str or a Path"):
+        verify_run(nothing)
+
+
 # ------------------------------------------------------------------ altered runs
 
 
