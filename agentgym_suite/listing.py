@@ -1,4 +1,4 @@
-"""``agentgym-suite list``: the environments, what their worlds hold, and the suites."""
+"""``agentgym-suite list``: the environments, their tasks, and the suites."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import gymnasium as gym
 from rich.table import Table
 
 from agentgym_suite.console import console
-from agentgym_suite.errors import AgentGymSuiteError
+from agentgym_suite.errors import AgentGymSuiteError, UsageError
 from agentgym_suite.game import game_of
+from agentgym_suite.making import make_environment
 from agentgym_suite.registry import ENVIRONMENTS, Environment
 
 
@@ -20,7 +21,20 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     """Add the ``list`` command."""
     parser = commands.add_parser("list", help="the environments and their embedded worlds")
     parser.add_argument(
-        "--tasks", action="store_true", help="open each embedded world and count its tasks"
+        "--tasks",
+        action="store_true",
+        help="open each embedded world and count its tasks; with --env list their ids",
+    )
+    parser.add_argument(
+        "--env", metavar="ID", help="list the task ids of this environment, one a line"
+    )
+    parser.add_argument(
+        "--split", metavar="NAME", help="only those of this split (default: all, split by split)"
+    )
+    parser.add_argument(
+        "--data",
+        metavar="PATH",
+        help="official files, or the name of a data set (default: the embedded world)",
     )
     parser.add_argument(
         "--suites", action="store_true", help="the suites to evaluate, and whose data are here"
@@ -32,6 +46,11 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 def _run(args: argparse.Namespace) -> int:
     if args.suites:
         return _list_suites(as_json=args.json)
+    if args.env is not None:
+        return _list_tasks(args)
+    if args.split is not None or args.data is not None:
+        option = "--split" if args.split is not None else "--data"
+        raise UsageError(f"{option} goes with --env ID, whose tasks are listed; give both")
     rows = [_row(environment, args.tasks) for environment in ENVIRONMENTS]
     out = console()
     if args.json:
@@ -49,6 +68,25 @@ def _run(args: argparse.Namespace) -> int:
         table.add_row(*cells)
     out.print(table)
     out.print('Make one: import gymnasium as gym, agentgym_suite; gym.make("WebShop-v0")')
+    return 0
+
+
+def _list_tasks(args: argparse.Namespace) -> int:
+    """Task ids as a suite's ``task_list`` takes them: splits are comments there."""
+    arguments = {} if args.data is None else {"data": args.data}
+    with contextlib.closing(make_environment(args.env, arguments)) as env:
+        tasks = game_of(env).tasks
+    names = list(tasks.splits) if args.split is None else [args.split]
+    splits = {name: [tasks.ids[place] for place in tasks.split(name)] for name in names}
+    out = console(highlight=False)
+    if args.json:
+        out.out(json.dumps({"id": args.env, "splits": splits}))
+        return 0
+    for name, ids in splits.items():
+        if args.split is None:
+            out.out(f"# {name}")
+        for task_id in ids:
+            out.out(task_id)
     return 0
 
 

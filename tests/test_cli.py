@@ -96,6 +96,34 @@ def test_list_counts_the_tasks_of_the_embedded_worlds(capsys: pytest.CaptureFixt
     assert "WebShop-v0" in capsys.readouterr().out
 
 
+def test_list_names_the_tasks_of_an_environment(capsys: pytest.CaptureFixture[str]) -> None:
+    shop = ["list", "--tasks", "--env", "WebShop-v0"]
+    assert main([*shop, "--split", "test"]) == 0
+    assert capsys.readouterr().out.splitlines() == [f"human-{i}" for i in range(26)]
+    assert main(shop) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "# test" and lines[1] == "human-0" and "# train" in lines
+    assert main([*shop, "--split", "eval", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told == {"id": "WebShop-v0", "splits": {"eval": [f"human-{i}" for i in range(26, 52)]}}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--tasks", "--env", "WebShop-v0", "--split", "tset"], "split 'tset' does not exist"),
+        (["--tasks", "--env", "Chess-v0"], "environment 'Chess-v0' is not registered"),
+        (["--tasks", "--split", "test"], "--split goes with --env ID"),
+        (["--data", "here"], "--data goes with --env ID"),
+    ],
+)
+def test_list_refuses_what_it_cannot_list(
+    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["list", *arguments]) == 2
+    assert sentence in capsys.readouterr().err
+
+
 def test_doctor_finds_the_core_and_names_what_mends_the_rest(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
