@@ -94,8 +94,9 @@ class CassetteModel:
         reply = self._cassette.replies.get(digest)
         if reply is None:
             raise ModelUnusable(
-                f"{self._cassette.path} holds no reply to the request {digest}; play the suite, "
-                "prompt and versions that were recorded, or record it again"
+                f"{self._cassette.path} holds no reply to the request {digest}; give the --suite, "
+                "--prompting, --prompt, --reply-format and decoding of the recorded run, or record "
+                "it again"
             )
         return reply
 

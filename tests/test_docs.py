@@ -88,6 +88,15 @@ def test_python_examples_of_the_pages_run(
     exec(compile(block, page, "exec"), {"__name__": "example"})
 
 
+def test_python_examples_share_no_folder() -> None:
+    """A reader runs them one after the other in one place."""
+    found: dict[str, list[str]] = {}
+    for number, (page, block) in enumerate(blocks("python")):
+        for folder in set(re.findall(r'\bout=f?"([^"]+)"', block)):
+            found.setdefault(folder, []).append(f"{page}, block {number}")
+    assert found and {f: pages for f, pages in found.items() if len(pages) > 1} == {}
+
+
 @pytest.mark.parametrize("environment", ENVIRONMENTS, ids=lambda one: one.name)
 def test_every_environment_has_a_page_that_begins_with_a_guide(environment: Environment) -> None:
     guide, reference, _ = PAGES[f"{environment.name}.md"].partition(generator().REFERENCE)

@@ -50,7 +50,9 @@ def test_a_cassette_that_lacks_a_request_ends_the_command(
     base = ["evaluate", "--env", ENV, "--agent", "cassette", "--model", str(tape)]
     assert command([*base, "--episodes", "2", "--out", str(tmp_path / "b")]) == 0
     assert command([*base, "--episodes", "3", "--out", str(tmp_path / "c")]) == 2
-    assert re.search(r"no reply to the request sha256:[0-9a-f]{64};", capsys.readouterr().err)
+    told = capsys.readouterr().err
+    assert re.search(r"no reply to the request sha256:[0-9a-f]{64}; give the --suite", told)
+    assert "--prompting" in told
     assert len(server.requests) == asked
 
 
