@@ -148,9 +148,9 @@ def _left_as_examples(raw: Mapping[str, Any]) -> list[str]:
         table, _, field = name.rpartition(".")
         inside = raw.get(table) if table else raw
         value = inside.get(field) if isinstance(inside, dict) else None
-        if not _is_filled(value):
+        told = value.strip() if isinstance(value, str) else ""
+        if not told:
             continue
-        told = value.strip()
         if told == _EXAMPLES.get(name) or not any(map(str.isalnum, told)):
             faults.append(f"{name} is still {shown(told)}")
     return faults

@@ -31,13 +31,21 @@ def planned_episodes(suite: Suite) -> list[tuple[EpisodeKey, int]]:
     ]
 
 
+def _success_feedback(agent: AgentSpec) -> dict[str, Any]:
+    """What an agent is told of its success; nothing for one that plays a task once."""
+    if not agent.max_reflections:
+        return {}
+    trials = agent.max_reflections + 1
+    return {"reflexion_trials": trials, "uses_success_feedback_at_test": True}
+
+
 def run_header(opened: OpenSuite, agent: AgentSpec, options: RunOptions) -> dict[str, Any]:
     """What ``run.json`` says of a new run; ``config`` holds all that can change a result."""
     suite = opened.suite
     prompt = agent.prompt
     config = {
         "suite": {"id": suite.id, "version": suite.version, "digest": suite.digest},
-        "agent": {"name": agent.name, **agent.config},
+        "agent": {"name": agent.name, **agent.config, **_success_feedback(agent)},
         "policy_version": agent.policy_version,
         "prompt": None
         if prompt is None

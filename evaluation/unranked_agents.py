@@ -39,10 +39,8 @@ def baseline_fault(agent: Mapping[str, Any]) -> str:
 def copy_fault(agent: Mapping[str, Any]) -> str:
     """A run that repeats recorded actions or replies says nothing that the recorded run did not."""
     if agent.get("kind") == "replay":
-        recorded = agent.get(RECORDED_AGENT) or {}
-        return (
-            f"it repeats the actions of a run of {recorded.get('name', 'another agent')}; rank that"
-        )
+        name = (agent.get(RECORDED_AGENT) or {}).get("name", "another agent")
+        return f"it repeats the actions of a run of {name}; rank that run"
     if agent.get("kind") == "cassette":
         return f"it repeats recorded replies of {agent.get('model')}; rank the run they come from"
     return ""

@@ -269,11 +269,16 @@ def test_a_run_with_success_feedback_says_itself_that_it_is_not_rankable(tmp_pat
     assert faults(tmp_path) == (FEEDBACK,)
 
 
+def test_who_may_play_again_cannot_leave_it_unsaid(tmp_path: Path) -> None:
+    spec = AgentSpec("mine", lambda env, seed: Solving(env, 30), max_reflections=2)
+    assert faults(play_with(tmp_path, spec)) == (FEEDBACK,)
+
+
 def test_a_replay_carries_the_facts_of_the_run_and_is_never_ranked(tmp_path: Path) -> None:
     live = play_with(tmp_path / "live", told_of_failure())
     copy = play_with(tmp_path / "copy", evaluation.replayed_run(live))
     again = play_with(tmp_path / "again", evaluation.replayed_run(copy))
-    repeats = "it repeats the actions of a run of chat+reflexion; rank that"
+    repeats = "it repeats the actions of a run of chat+reflexion; rank that run"
     assert faults(copy) == score_run(copy).not_rankable_reasons == (repeats, FEEDBACK)
     assert faults(again)[1] == FEEDBACK
     clean = play(tmp_path / "clean", 20)
