@@ -164,11 +164,6 @@ def model_agent(kind: str, options: ModelOptions) -> AgentSpec:
     decoding = Decoding(**{"max_tokens": DEFAULT_MAX_TOKENS, **options.decoding})
     config = {"kind": kind, **source.config, "prompting": options.prompting}
     reflects = options.prompting == "reflexion"
-    if reflects:
-        config |= {
-            "reflexion_rounds": options.reflexion_rounds,
-            "uses_success_feedback_at_test": True,
-        }
     plain = options.prompting == "plain"
     return AgentSpec(
         source.name if plain else f"{source.name}+{options.prompting}",

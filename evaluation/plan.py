@@ -33,10 +33,9 @@ def planned_episodes(suite: Suite) -> list[tuple[EpisodeKey, int]]:
 
 def _success_feedback(agent: AgentSpec) -> dict[str, Any]:
     """What an agent is told of its success; nothing for one that plays a task once."""
-    if not agent.max_reflections:
+    if agent.max_rounds == 1:
         return {}
-    trials = agent.max_reflections + 1
-    return {"reflexion_trials": trials, "uses_success_feedback_at_test": True}
+    return {"reflexion_rounds": agent.max_rounds, "uses_success_feedback_at_test": True}
 
 
 def run_header(opened: OpenSuite, agent: AgentSpec, options: RunOptions) -> dict[str, Any]:

@@ -134,20 +134,20 @@ def _shown(record: dict[str, Any], long_texts: LongTexts) -> dict[str, Any]:
         "steps": _steps(record, long_texts),
         "earlier": [
             {
-                "steps": _steps(trial, long_texts),
-                "final_obs": _text(trial["final_obs"], trial["final_obs_ref"], long_texts),
-                "score": trial["score"],
-                "outcome": trial["outcome"],
-                "reflection": _cut(trial["reflection"]),
-                "tokens": trial["reflection_tokens"],
+                "steps": _steps(before, long_texts),
+                "final_obs": _text(before["final_obs"], before["final_obs_ref"], long_texts),
+                "score": before["score"],
+                "outcome": before["outcome"],
+                "reflection": _cut(before["reflection"]),
+                "tokens": before["reflection_tokens"],
             }
-            for trial in record["earlier_trials"]
+            for before in record["earlier_rounds"]
         ],
     }
 
 
 def _steps(played: dict[str, Any], long_texts: LongTexts) -> list[dict[str, Any]]:
-    """The steps of an episode, or of a trial before it."""
+    """The steps of an episode, or of a round before it."""
     return [
         {
             "obs": _text(step["obs"], step["obs_ref"], long_texts),

@@ -13,7 +13,7 @@
   let shown = [];
   let drawn = 0;
   let current = null;
-  let played = null; // the trial shown: the episode itself, or one that was reflected on
+  let played = null; // the round shown: the episode itself, or one that was reflected on
   let step = 0;
 
   const keyOf = (e) => [e.agent, e.env, e.task, e.trial].map(encodeURIComponent).join("/");
@@ -59,7 +59,7 @@
     drawn = 0;
     draw(PAGE);
     const kept = shown.includes(current);
-    if (kept) open(current, step, trialsOf(current).indexOf(played) + 1);
+    if (kept) open(current, step, roundsOf(current).indexOf(played) + 1);
     else open(shown[0] || null, 0);
   }
 
@@ -103,9 +103,9 @@
 
   // -------------------------------------------------------------- the episode
 
-  const trialsOf = (e) => [...e.earlier, e];
+  const roundsOf = (e) => [...e.earlier, e];
 
-  function open(e, at, trial) {
+  function open(e, at, round) {
     current = e;
     mark();
     $("nothing").hidden = e !== null;
@@ -123,31 +123,31 @@
     ]));
     $("failure").replaceChildren(...(e.failure
       ? block(`! ${words(e.failure.kind)}, where: ${e.failure.origin}`, e.failure.message) : []));
-    const trials = trialsOf(e);
-    $("trials").hidden = trials.length < 2;
-    $("trials").replaceChildren(...trials.map((one, i) => {
-      const button = element("button", "", `${MARK[one.outcome]} trial ${i + 1} of ${trials.length}: ${words(one.outcome)}`);
+    const rounds = roundsOf(e);
+    $("rounds").hidden = rounds.length < 2;
+    $("rounds").replaceChildren(...rounds.map((one, i) => {
+      const button = element("button", "", `${MARK[one.outcome]} round ${i + 1} of ${rounds.length}: ${words(one.outcome)}`);
       button.type = "button";
       button.addEventListener("click", () => { enter(one); go(0, true); });
       return button;
     }));
-    enter(trials[trial - 1] || e);
+    enter(rounds[round - 1] || e);
     go(at);
   }
 
-  /** Show one trial of an episode: the last, which counts, or one that the agent reflected on. */
-  function enter(trial) {
-    played = trial;
-    slider.max = trial.steps.length;
-    $("strip").replaceChildren(...trial.steps.map(tile), tile(null, trial.steps.length));
-    trialsOf(current).forEach((one, i) =>
-      $("trials").children[i].setAttribute("aria-pressed", String(one === trial)));
+  /** Show one round of an episode: the last, which counts, or one that the agent reflected on. */
+  function enter(round) {
+    played = round;
+    slider.max = round.steps.length;
+    $("strip").replaceChildren(...round.steps.map(tile), tile(null, round.steps.length));
+    roundsOf(current).forEach((one, i) =>
+      $("rounds").children[i].setAttribute("aria-pressed", String(one === round)));
   }
 
-  /** One step on or back, over the border to the next trial or the one before. */
+  /** One step on or back, over the border to the next round or the one before. */
   function move(by) {
-    const trials = trialsOf(current);
-    const next = trials[trials.indexOf(played) + by];
+    const rounds = roundsOf(current);
+    const next = rounds[rounds.indexOf(played) + by];
     const within = step + by >= 0 && step + by <= played.steps.length;
     if (within || !next) return go(step + by, true);
     enter(next);
@@ -168,17 +168,17 @@
 
   function go(at, remember) {
     const e = current;
-    const trials = trialsOf(e);
+    const rounds = roundsOf(e);
     const last = played.steps.length;
     step = Math.max(0, Math.min(last, at));
     slider.value = step;
-    $("back").disabled = step === 0 && played === trials[0];
+    $("back").disabled = step === 0 && played === rounds[0];
     $("next").disabled = step === last && played === e;
     $("place").textContent = step === last ? `end of ${many(last, "step")}` : `step ${step + 1} of ${last}`;
     slider.setAttribute("aria-valuetext", $("place").textContent);
     [...$("strip").children].forEach((item, i) => item.classList.toggle("here", i === step));
     $("step").replaceChildren(...(step < last ? stepParts(played.steps[step]) : endParts(played)));
-    const address = `#${keyOf(e)}/${step + 1}` + (played === e ? "" : `/${trials.indexOf(played) + 1}`);
+    const address = `#${keyOf(e)}/${step + 1}` + (played === e ? "" : `/${rounds.indexOf(played) + 1}`);
     $("link").setAttribute("href", address);
     if (remember) history.replaceState(null, "", address);
   }
@@ -247,7 +247,7 @@
     if (e.reflection !== undefined) {
       const t = e.tokens;
       parts.push(...block("Reflection, before the task was played again", e.reflection, "action"));
-      parts.push(values([["Score of this trial", fixed(e.score, 3)],
+      parts.push(values([["Score of this round", fixed(e.score, 3)],
         ["Tokens of the reflection", `${t.prompt} + ${t.completion}, ${t.cached} cached`]]));
     }
     const metrics = Object.entries(e.metrics || {});
@@ -301,7 +301,7 @@
     if (current || event.key === "ArrowDown") moves[event.key]();
   });
 
-  /** Parts of the address "#agent/env/task/trial", "/step" and "/reflexion trial" behind it or not. */
+  /** Parts of the address "#agent/env/task/trial", "/step" and "/round" behind it or not. */
   function visit() {
     const parts = location.hash.slice(1).split("/");
     if (parts.length < 4) return;

@@ -18,7 +18,7 @@ from agentgym_suite.errors import IncompleteRun, RunError, UsageError
 from agentgym_suite.evaluation.comparisons import holm, mcnemar_exact, sign_flip
 from agentgym_suite.evaluation.intervals import Interval
 from agentgym_suite.evaluation.leaderboard import ALPHA
-from agentgym_suite.evaluation.model_specs import ModelOptions, model_agent
+from agentgym_suite.evaluation.model_specs import EndpointOptions, model_agent
 from agentgym_suite.evaluation.paired_results import Pair
 from agentgym_suite.evaluation.paired_runs import recorded_lengths
 from agentgym_suite.evaluation.primary_values import SHARES, primary_values
@@ -341,7 +341,7 @@ def test_other_settings_are_warned_of(runs: tuple[Path, Path]) -> None:
 def test_models_that_sample_otherwise_are_warned_of(tmp_path: Path) -> None:
     opened = evaluation.open_suite(counting_suite(2, max_steps=2), {}, allow_missing=False)
     with chat_server(lambda request: Answer(completion("stop[]"))) as server:
-        plain = ModelOptions("tiny", server.url)
+        plain = EndpointOptions("tiny", endpoint=server.url)
         sampled = {
             "plain": plain,
             "again": plain,

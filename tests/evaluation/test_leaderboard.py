@@ -255,7 +255,7 @@ def play_with(folder: Path, spec: AgentSpec, contact: str = "someone") -> Path:
 
 
 def told_of_failure(name: str = "chat+reflexion") -> AgentSpec:
-    config = {"kind": "openai", "reflexion_trials": 3, "uses_success_feedback_at_test": True}
+    config = {"kind": "openai", "reflexion_rounds": 3, "uses_success_feedback_at_test": True}
     return AgentSpec(name, lambda env, seed: Solving(env, 20), config)
 
 
@@ -270,7 +270,7 @@ def test_a_run_with_success_feedback_says_itself_that_it_is_not_rankable(tmp_pat
 
 
 def test_who_may_play_again_cannot_leave_it_unsaid(tmp_path: Path) -> None:
-    spec = AgentSpec("mine", lambda env, seed: Solving(env, 30), max_reflections=2)
+    spec = AgentSpec("mine", lambda env, seed: Solving(env, 30), max_rounds=3)
     assert faults(play_with(tmp_path, spec)) == (FEEDBACK,)
 
 

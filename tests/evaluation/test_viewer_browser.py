@@ -1,4 +1,4 @@
-"""The trajectory viewer in a real browser: what a model sent and got, and every trial of it."""
+"""The trajectory viewer in a real browser: what a model sent and got, and every round of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agentgym_suite import evaluation
-from agentgym_suite.evaluation.model_specs import ModelOptions, model_agent
+from agentgym_suite.evaluation.model_specs import EndpointOptions, model_agent
 from agentgym_suite.evaluation.open_suites import ad_hoc_suite
 from agentgym_suite.evaluation.report import write_report
 from agentgym_suite.evaluation.scored_runs import find_runs, load_runs
@@ -44,7 +44,7 @@ def reflects(request: dict[str, Any]) -> Answer:
 
 def page(out: Path, script: Any, **options: Any) -> str:
     with chat_server(script) as server:
-        agent = model_agent("openai", ModelOptions("tiny", server.url, **options))
+        agent = model_agent("openai", EndpointOptions("tiny", endpoint=server.url, **options))
         evaluation.run(ad_hoc_suite(ENV, tasks=["count-1"]), agent, out=out)
     return write_report(out, load_runs(find_runs(out))).as_uri()
 
@@ -59,16 +59,16 @@ def test_tool_calls_are_shown_with_the_functions_that_were_sent(tmp_path: Path, 
     assert seen.problems == []
 
 
-def test_earlier_trials_and_reflections_are_stepped_through(tmp_path: Path, seen: Seen) -> None:
-    address = page(tmp_path, reflects, prompting="reflexion", reflexion_trials=3)
+def test_earlier_rounds_and_reflections_are_stepped_through(tmp_path: Path, seen: Seen) -> None:
+    address = page(tmp_path, reflects, prompting="reflexion", reflexion_rounds=3)
     seen.page.goto(address)
     assert "told whether it failed, and played again" in seen.text(".facts")
-    buttons = seen.page.locator("#trials button")
-    assert buttons.all_inner_texts() == ["✗ trial 1 of 2: failure", "✓ trial 2 of 2: success"]
+    buttons = seen.page.locator("#rounds button")
+    assert buttons.all_inner_texts() == ["✗ round 1 of 2: failure", "✓ round 2 of 2: success"]
     assert buttons.nth(1).get_attribute("aria-pressed") == "true"
     assert seen.text("#place") == "step 1 of 3"
     seen.page.locator("#list").focus()
-    seen.press("ArrowLeft")  # over the border, to the end of the trial before
+    seen.press("ArrowLeft")  # over the border, to the end of the round before
     assert seen.text("#place") == "end of 1 step" and "Count with care." in seen.text("#step")
     assert seen.page.evaluate("location.hash").endswith("/count-1/0/2/1")
     seen.press("ArrowLeft")
@@ -83,7 +83,7 @@ def test_earlier_trials_and_reflections_are_stepped_through(tmp_path: Path, seen
     assert seen.problems == []
 
 
-def test_an_episode_without_reflection_shows_no_trials(tmp_path: Path, seen: Seen) -> None:
+def test_an_episode_without_reflection_shows_no_rounds(tmp_path: Path, seen: Seen) -> None:
     evaluation.run(ad_hoc_suite(ENV, tasks=["count-1"]), "oracle", out=tmp_path)
     seen.page.goto(write_report(tmp_path, load_runs([tmp_path])).as_uri())
-    assert not seen.page.is_visible("#trials") and seen.page.is_visible("#task")
+    assert not seen.page.is_visible("#rounds") and seen.page.is_visible("#task")
