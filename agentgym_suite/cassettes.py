@@ -16,7 +16,7 @@ from typing import Any, get_args
 from agentgym_suite.calls import ToolCall
 from agentgym_suite.chat import ChatModel, ChatReply, ChatRequest, ConnectsModel, FinishReason
 from agentgym_suite.errors import DataDamaged, DataError, DataMissing, ModelUnusable
-from agentgym_suite.files import explain_full_disk, write_atomic
+from agentgym_suite.files import explain_full_disk, irregular, write_atomic
 from agentgym_suite.usage import Usage
 
 CASSETTE_VERSION = 1
@@ -45,6 +45,8 @@ class Cassette:
             DataDamaged: it is no cassette.
             DataError: it cannot be read.
         """
+        if irregular(path):
+            raise DataError(f"{path} is no regular file; give the file of a cassette")
         try:
             lines = path.read_bytes().splitlines(keepends=True)
         except FileNotFoundError as error:
@@ -54,7 +56,7 @@ class Cassette:
             raise DataError(told) from error
         if lines and not lines[-1].endswith(b"\n"):
             lines.pop()
-        replies = {}
+        replies: dict[str, ChatReply] = {}
         model = ""
         for number, line in enumerate(lines, 1):
             try:
@@ -62,7 +64,12 @@ class Cassette:
                 if number == 1:
                     model = _model_of(value)
                 else:
-                    replies[str(value["request"])] = _reply(value["reply"])
+                    digest, reply = str(value["request"]), _reply(value["reply"])
+                    if replies.setdefault(digest, reply) != reply:
+                        raise DataDamaged(
+                            f"{path} has two replies to the request {digest} (line {number}); "
+                            "record it again"
+                        )
             except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise DataDamaged(
                     f"{path} is no cassette of version {CASSETTE_VERSION} (line {number}); "

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
+from agentgym_suite.arguments import check_count
 from agentgym_suite.errors import UsageError
+
+HOTTEST = 100.0
+MOST_TOKENS = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +29,9 @@ class Decoding:
     max_tokens: int | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.temperature < math.inf:
-            raise UsageError(f"temperature is {self.temperature}; give 0 or more")
+        if not 0 <= self.temperature <= HOTTEST:
+            raise UsageError(f"temperature is {self.temperature}; give 0 to {HOTTEST:g}")
         if not 0 < self.top_p <= 1:
             raise UsageError(f"top_p is {self.top_p}; give a number above 0, at most 1")
-        if self.max_tokens is not None and self.max_tokens < 1:
-            raise UsageError(f"max_tokens is {self.max_tokens}; give at least 1")
+        if self.max_tokens is not None:
+            check_count("max_tokens", self.max_tokens, 1, MOST_TOKENS)

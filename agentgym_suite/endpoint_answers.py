@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from agentgym_suite.calls import ToolCall
 from agentgym_suite.chat import ChatReply, FinishReason
+from agentgym_suite.json_bounds import as_text, keepable
 from agentgym_suite.usage import Usage
 
 _MOST_TOKENS = 2**53  # a larger number is no count
+_SHORTEST_SECRET = 8  # characters of a key
 _CONTEXT_CODES = ("context_length_exceeded", "exceed_context_size_error")
 _CONTEXT_WORDS = ("context length", "context size", "context window", "max_model_len")
 _FILTER_CODES = ("content_filter", "content_policy_violation")
@@ -51,7 +54,8 @@ def read_refused_request(status: int, body: bytes) -> ChatReply | None:
     """
     if status not in (400, 413, 422):
         return None
-    code, message = _error(body)
+    code, said = _error(body)
+    message = one_line(said)
     lowered = message.lower()
     if code in _CONTEXT_CODES or any(words in lowered for words in _CONTEXT_WORDS):
         return ChatReply(message, finish_reason="context")
@@ -62,7 +66,35 @@ def read_refused_request(status: int, body: bytes) -> ChatReply | None:
 
 def error_words(body: bytes) -> str:
     """What the body of an error says, on one line; "" where it says nothing."""
-    return " ".join(_error(body)[1].split())
+    return one_line(_error(body)[1])
+
+
+def one_line(text: str) -> str:
+    """A server's words as a message holds them: what no terminal shows is replaced."""
+    line = " ".join(text.split())
+    return line if line.isprintable() else "".join(c if c.isprintable() else "�" for c in line)
+
+
+def without_key(reply: ChatReply, key: str) -> ChatReply:
+    """A reply in which a server may have repeated the key that it was asked with.
+
+    A key of a few characters is no secret but a placeholder, which a reply may hold as a word.
+    """
+    if len(key) < _SHORTEST_SECRET:
+        return reply
+
+    def masked(value: Any) -> Any:
+        if isinstance(value, str):
+            return value.replace(key, "…")
+        if isinstance(value, dict):
+            return {masked(name): masked(item) for name, item in value.items()}
+        return [masked(item) for item in value] if isinstance(value, list) else value
+
+    calls = tuple(
+        ToolCall(masked(call.name), masked(call.arguments), masked(call.id))
+        for call in reply.tool_calls
+    )
+    return replace(reply, text=masked(reply.text), tool_calls=calls)
 
 
 def _error(body: bytes) -> tuple[str, str]:
@@ -124,7 +156,7 @@ def _tool_call(call: Any) -> ToolCall:
 
 
 def _arguments(arguments: Any) -> Mapping[str, Any] | str:
-    """The arguments as an object; the text itself where the model did not write one."""
+    """The arguments as an object that can be kept; the text itself where they are none."""
     if arguments is None:
         return {}
     if isinstance(arguments, str):
@@ -132,8 +164,9 @@ def _arguments(arguments: Any) -> Mapping[str, Any] | str:
             value = json.loads(arguments, parse_constant=_refuse_constant)
         except (ValueError, RecursionError):
             return arguments
-        return value if isinstance(value, dict) else arguments
-    return arguments if isinstance(arguments, dict) else json.dumps(arguments)
+        return value if isinstance(value, dict) and keepable(value) else arguments
+    fits = isinstance(arguments, dict) and keepable(arguments)
+    return arguments if fits else as_text(arguments)
 
 
 def _refuse_constant(name: str) -> None:
@@ -145,9 +178,9 @@ def _usage(usage: Any) -> Usage:
         return Usage()
     details = usage.get("prompt_tokens_details")
     cached = details.get("cached_tokens") if isinstance(details, Mapping) else 0
-    return Usage(
-        _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens")), _count(cached)
-    )
+    prompt, of_it = _count(usage.get("prompt_tokens")), _count(cached)
+    completion = _count(usage.get("completion_tokens"))
+    return Usage(prompt, completion, of_it if of_it <= prompt else 0)
 
 
 def _count(value: Any) -> int:

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import httpx
 
+from agentgym_suite.answer_bounds import UNCODED, AnswerUnreadable, bounded_body
 from agentgym_suite.arguments import LONGEST_SHOWN, shown
 from agentgym_suite.chat import ChatReply, ChatRequest
 from agentgym_suite.endpoint_answers import (
     MalformedAnswer,
     error_words,
+    one_line,
     read_completion,
     read_refused_request,
+    without_key,
 )
 from agentgym_suite.errors import (
     ModelError,
@@ -31,6 +35,7 @@ from agentgym_suite.errors import (
     RateLimited,
     UsageError,
 )
+from agentgym_suite.json_bounds import keepable
 from agentgym_suite.retries import RetryPolicy, retry_after_s
 from agentgym_suite.spaces import without_surrogates
 
@@ -69,17 +74,25 @@ class Endpoint:
         address = _address(self.url)
         if address is None:
             raise UsageError("the endpoint is no http:// or https:// address; give its base")
+        if address.port is not None and not 0 < address.port < 1 << 16:
+            raise UsageError(f"the endpoint's port is {address.port}; give 1 to 65,535")
         if address.userinfo:
             raise UsageError("the endpoint holds a password; give the key in a variable instead")
         if not self.model:
             raise UsageError("the endpoint's model has no name; give the one the server knows")
         if not (self.key.isascii() and self.key.isprintable()) or " " in self.key:
             raise UsageError("the key holds characters that no key has; check its variable")
-        if not self.request_timeout_s > 0:
+        if not 0 < self.request_timeout_s < math.inf:
             raise UsageError(f"request_timeout_s is {self.request_timeout_s}; give seconds above 0")
         own = sorted(set(self.fields) & set(_OWN_FIELDS))
         if own:
             raise UsageError(f"the field {own[0]} of a request is the suite's; leave it out")
+        for name, value in self.fields.items():
+            if not keepable(value):
+                raise UsageError(
+                    f"the field {shown(name)} of a request is {shown(value)}; give a value of few "
+                    "levels with finite numbers of at most 64 bits"
+                )
 
     @property
     def address(self) -> str:
@@ -173,40 +186,52 @@ class EndpointModel:
             ModelUnusable: no try can succeed.
         """
         endpoint = self._endpoint
-        headers = {"Content-Type": "application/json"}
+        headers = {"Content-Type": "application/json", **UNCODED}
         if endpoint.key:
             headers["Authorization"] = f"Bearer {endpoint.key}"
         try:
-            async with asyncio.timeout(endpoint.request_timeout_s):
-                answer = await self._client.post(endpoint.address, content=body, headers=headers)
+            async with (
+                asyncio.timeout(endpoint.request_timeout_s),
+                self._client.stream(
+                    "POST", endpoint.address, content=body, headers=headers
+                ) as answer,
+            ):
+                content = await bounded_body(answer)
         except (TimeoutError, httpx.TimeoutException):
             waited = f"{endpoint.request_timeout_s:g} s"
             raise _Trouble(
                 ModelTimeout, f"{endpoint.address} gave no answer within {waited}"
             ) from None
-        except httpx.HTTPError as error:  # no connection, or one that broke in the middle
-            told = str(error) or type(error).__name__
+        except AnswerUnreadable as error:
+            raise _Trouble(ModelUnreachable, f"{endpoint.address}: {error}") from None
+        except (httpx.HTTPError, OSError, ExceptionGroup) as error:  # none, or one that broke
+            told = self._told(error)
             raise _Trouble(ModelUnreachable, f"{endpoint.address}: {told}") from None
         if answer.is_success:
             try:
-                reply = read_completion(answer.content)
+                reply = without_key(read_completion(content), endpoint.key)
             except MalformedAnswer as error:
-                told = f"the answer of {endpoint.address} is no chat completion: {error}"
+                words = self._without_key(error_words(content))[: 2 * LONGEST_SHOWN]
+                said = f"; it says: {words}" if words else ""
+                told = f"the answer of {endpoint.address} is no chat completion: {error}{said}"
                 raise _Trouble(ModelUnreachable, told) from None
             self._answered = True
             return reply
-        stands_for = read_refused_request(answer.status_code, answer.content)
+        stands_for = read_refused_request(answer.status_code, content)
         if stands_for is not None:
-            return stands_for
-        raise self._trouble(answer)
+            return replace(stands_for, text=self._without_key(stands_for.text))
+        raise self._trouble(answer, content)
 
-    def _trouble(self, answer: httpx.Response) -> _Trouble | ModelUnusable:
+    def _trouble(self, answer: httpx.Response, content: bytes) -> _Trouble | ModelUnusable:
         """What an answer that is an error means."""
         status, address = answer.status_code, self._endpoint.address
         if status in (401, 403):  # its words may repeat the key
             return ModelUnusable(f"{address} does not take the key ({status}); check its variable")
-        words = self._without_key(error_words(answer.content))
+        words = self._without_key(error_words(content))
         told = f": {words[: 2 * LONGEST_SHOWN]}" if words else ""
+        if answer.has_redirect_location:
+            target = self._without_key(one_line(answer.headers["Location"]))
+            told += f"; it points to {target[: 2 * LONGEST_SHOWN]}, give the base of that address"
         if status == 404:
             model = shown(self._endpoint.model)
             return ModelUnusable(f"{address} has no model {model} (404){told}; check both")
@@ -221,6 +246,13 @@ class EndpointModel:
         if status not in (409, 413) and not self._answered:  # none was taken: it is not the prompt
             return ModelUnusable(f"{message}; check the endpoint and the options of the model")
         return _Trouble(ModelUnreachable, message, asked_s, passing=status == 409)
+
+    def _told(self, error: Exception) -> str:
+        """A broken connection in words, without the bytes that broke it: they may be the key."""
+        if isinstance(error, ExceptionGroup):  # one for each address of the host
+            error = next(iter(error.exceptions))
+        words, _, _ = str(error).partition(": bytearray(")
+        return self._without_key(one_line(words)) or type(error).__name__
 
     def _without_key(self, text: str) -> str:
         """A text in which a server may have repeated the key."""

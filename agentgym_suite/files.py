@@ -328,3 +328,8 @@ def table_in(value: Json) -> Mapping[str, Json]:
 def list_in(value: Json) -> list[Json]:
     """A JSON list as it is, anything else as an empty one."""
     return list(value) if isinstance(value, list) else []
+
+
+def irregular(path: Path) -> bool:
+    """Whether a path is a pipe or a device: reading it may never end."""
+    return path.exists() and not path.is_file() and not path.is_dir()

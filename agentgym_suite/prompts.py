@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
+from agentgym_suite.arguments import check_count
 from agentgym_suite.calls import Call, parse_calls
 from agentgym_suite.errors import ContextTooLong, UsageError
 from agentgym_suite.plain_words import plain_words
@@ -27,6 +28,7 @@ _SEARCH_R1 = (
 )
 _LEARNT = "You failed at this task before. What you wrote down then:"
 _TERSE_WORDS = 48
+_MOST = 2**31 - 1  # of steps and of tokens
 SEARCH_R1_INVALID = (
     "\nMy previous action is invalid. If I want to search, I should put the query between <search> "
     "and </search>. If I want to give the final answer, I should put the answer between <answer> "
@@ -127,7 +129,7 @@ class StepPrompt:
             steps and cuts the observation once none is left.
 
     Raises:
-        UsageError: on an unknown template or truncation.
+        UsageError: on an unknown template or truncation, or a number out of its range.
     """
 
     template: str = "compact"
@@ -141,6 +143,10 @@ class StepPrompt:
         if self.truncation not in get_args(Truncation):
             known = ", ".join(get_args(Truncation))
             raise UsageError(f"truncation {self.truncation!r} does not exist; use {known}")
+        if self.history_length is not None:
+            check_count("history_length", self.history_length, -1, _MOST)
+        if self.token_budget is not None:
+            check_count("token_budget", self.token_budget, 1, _MOST)
 
     def render(self, prompt: PromptInput) -> RenderedPrompt:
         """The messages of one step.

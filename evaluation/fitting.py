@@ -25,7 +25,7 @@ def fitting(schema: Mapping[str, Any]) -> Fits:
     if kind == "array":
         items = fitting(schema.get("items", _ANY))
         return lambda value: type(value) is list and all(map(items, value))
-    if kind == "string":
+    if kind == "string" and "pattern" not in schema:
         return lambda value: type(value) is str and (value.isascii() or not misfit(value, schema))
     if kind == "boolean":
         return lambda value: value is True or value is False

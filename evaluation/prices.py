@@ -62,7 +62,7 @@ class PriceTable:
             UsageError: it is no such table.
             DataError: it cannot be read.
         """
-        source = f"price table {path.name}"
+        source = f"price table {path}"
         raw = read_toml(text_of(path), source)
         refuse_unknown(raw, ("as_of", "models"), source)
         as_of = typed(raw, "as_of", str, source)

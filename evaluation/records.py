@@ -9,11 +9,14 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 
 from agentgym_suite.episodes import EarlierRound, Episode, Failure, Origin, Outcome
 from agentgym_suite.evaluation.step_records import (
+    Bound,
+    Count,
     Keep,
+    Seconds,
     StepRecord,
     StepTokens,
     TextReference,
@@ -26,6 +29,15 @@ from agentgym_suite.spaces import without_surrogates
 
 SCHEMA_VERSION = 3
 
+Dollars = Annotated[float, Bound("minimum", 0)]
+"""US dollars, with what JSON Schema says of them."""
+
+Moment = Annotated[
+    str,
+    Bound("pattern", r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})$"),
+]
+"""A time in ISO 8601 with its offset from UTC."""
+
 
 @dataclass(frozen=True, slots=True)
 class RecordKey:
@@ -35,7 +47,7 @@ class RecordKey:
     version: int
     env_id: str
     task_id: str
-    trial: int
+    trial: Count
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +100,7 @@ class Cost:
         price_table: which table it was looked up in; null for agents without a model's price.
     """
 
-    usd: float | None
+    usd: Dollars | None
     price_table: str | None
 
 
@@ -132,16 +144,16 @@ class EpisodeRecord:
     earlier_rounds: list[EarlierRoundRecord]
     final_obs: str | None
     final_obs_ref: TextReference | None
-    n_steps: int
+    n_steps: Count
     score: float | None
     success: bool
     outcome: Outcome
     metrics: dict[str, float | None]
     failure: FailureRecord | None
-    attempts: int
+    attempts: Count
     cost: Cost
-    started_at: str
-    wall_s: float
+    started_at: Moment
+    wall_s: Seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,11 +176,11 @@ class AttemptRecord:
     key: RecordKey
     task_family: str
     seed: int
-    attempt: int
-    n_steps: int
+    attempt: Count
+    n_steps: Count
     failure: FailureRecord
-    started_at: str
-    wall_s: float
+    started_at: Moment
+    wall_s: Seconds
 
 
 def episode_record(

@@ -20,6 +20,7 @@ from typing import Any, Literal, Self
 
 from filelock import FileLock, Timeout
 
+from agentgym_suite.arguments import shown
 from agentgym_suite.episodes import Episode
 from agentgym_suite.errors import RunError, UsageError
 from agentgym_suite.evaluation.appending import append_whole
@@ -42,6 +43,7 @@ from agentgym_suite.evaluation.run_header import RUN, read_run
 from agentgym_suite.evaluation.schema import json_schema, misfit
 from agentgym_suite.files import (
     explain_full_disk,
+    irregular,
     make_folder,
     write_atomic,
     write_json_atomic,
@@ -68,10 +70,14 @@ _EPISODE_FITS, _ATTEMPT_FITS = fitting(_EPISODE_SCHEMA), fitting(_ATTEMPT_SCHEMA
 Resume = Literal["auto", "never"]
 
 
+class OtherSchema(RunError):
+    """Records of another version of the schema: whole, but for another version of the suite."""
+
+
 def holds_records(folder: Path) -> bool:
     """Whether episodes were played in a folder; a header alone does not bind it."""
     paths = [folder / name for name in (EPISODES, ATTEMPTS)]
-    return any(path.is_file() and path.stat().st_size > 0 for path in paths)
+    return any(irregular(path) or (path.exists() and path.stat().st_size > 0) for path in paths)
 
 
 def torn_files(folder: Path) -> list[str]:
@@ -95,6 +101,21 @@ def read_records(path: Path) -> Iterator[dict[str, Any]]:
     """
     for _, record in _read_with_ends(path):
         yield record
+
+
+def check_suite(record: Mapping[str, Any], header: Mapping[str, Any], path: Path) -> None:
+    """Check that a record of a file is of the suite that the run's header names.
+
+    Raises:
+        RunError: it is of another suite, or of another version of it.
+    """
+    suite, key = header["suite"], record["key"]
+    if (key["suite"], key["version"]) != (suite["id"], suite["version"]):
+        raise RunError(
+            f"{path} has the episode {key_of(record)} of suite {shown(key['suite'])} version "
+            f"{key['version']}, the run is of {suite['id']} version {suite['version']}; move that "
+            "run away or remove the line to have its episode played again"
+        )
 
 
 class RunDirectory:
@@ -245,6 +266,7 @@ class RunDirectory:
             good = 0
             for end, record in _read_with_ends(path):
                 good = end
+                check_suite(record, self.header, path)
                 key = key_of(record)
                 if name == ATTEMPTS:
                     self.attempts.setdefault(key, []).append(record["attempt"])
@@ -286,6 +308,8 @@ def write_derived(path: Path, data: bytes) -> None:
 
 def _read_with_ends(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Each record with the offset behind its line."""
+    if irregular(path):
+        raise RunError(f"{path} is no regular file; move that run away")
     if not path.exists():
         return
     attempts = path.name == ATTEMPTS
@@ -295,19 +319,25 @@ def _read_with_ends(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     with path.open("rb") as stream:
         for number, line in enumerate(stream, 1):
             end += len(line)
+            if not line.endswith(b"\n"):  # what a killed writer left
+                return
             record = _parsed(line)
             if record is None:
-                if stream.read(1):
-                    raise _damaged(path, number, "it is no record")
-                return
+                if b"\0" in line and not stream.read(1):  # what a power cut left
+                    return
+                raise _damaged(path, number, "it is no record")
             version = record.get("schema_version", SCHEMA_VERSION)
             if version != SCHEMA_VERSION:
-                raise RunError(
+                raise OtherSchema(
                     f"{path} has schema version {version!r} in line {number}, this version of "
                     f"the suite reads {SCHEMA_VERSION!r}; use the version that wrote it"
                 )
-            if not fits(record):
-                raise _damaged(path, number, misfit(record, schema))
+            try:
+                fault = "" if fits(record) else misfit(record, schema)
+            except RecursionError:
+                fault = "it is nested too deeply"
+            if fault:
+                raise _damaged(path, number, fault)
             yield end, record
 
 
@@ -319,8 +349,6 @@ def _damaged(path: Path, number: int, fault: str) -> RunError:
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:
-    if not line.endswith(b"\n"):
-        return None
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):

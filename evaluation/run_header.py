@@ -11,6 +11,8 @@ from agentgym_suite.arguments import shown
 from agentgym_suite.errors import RunError, UsageError
 from agentgym_suite.evaluation.records import SCHEMA_VERSION
 from agentgym_suite.evaluation.schema import json_schema, misfit
+from agentgym_suite.evaluation.suite_tasks import MOST_EPISODES
+from agentgym_suite.files import irregular
 
 RUN = "run.json"
 DATA_DIGESTS, INDEX_DIGESTS = ("data_digest", "catalogue"), ("index_digest", "index")
@@ -105,6 +107,8 @@ def read_run(folder: Path) -> dict[str, Any]:
         RunError: the folder holds no run, a damaged one, or one of another schema version.
     """
     path = folder / RUN
+    if irregular(path):
+        raise RunError(f"{path} is no regular file; move that folder away")
     try:
         header = json.loads(path.read_bytes())
         fault = header_fault(header)
@@ -132,6 +136,8 @@ def header_fault(header: Any) -> str:
     entries = header["suite"]["content"]["env"]
     if not entries or not all(entry["tasks"] and entry["trials"] > 0 for entry in entries):
         return "its suite plans no episode of an environment"
+    if any(len(entry["tasks"]) * entry["trials"] > MOST_EPISODES for entry in entries):
+        return f"its suite plans more than {MOST_EPISODES:,} episodes of an environment"
     return ""
 
 

@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import (
     AbstractContextManager,
     closing,
@@ -113,8 +113,8 @@ def _source(environment: OpenEnvironment, options: RunOptions) -> AbstractContex
 
 
 @contextmanager
-def _on_signals(stop: Stop) -> Iterator[None]:
-    """Listen to SIGINT and SIGTERM, where signals can be listened to at all."""
+def _on_signals(stop: Stop, tell: Callable[[], None]) -> Iterator[None]:
+    """Listen to SIGINT and SIGTERM, where signals can be listened to; tell of the first one."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -124,7 +124,9 @@ def _on_signals(stop: Stop) -> Iterator[None]:
     def ask() -> None:
         if stop.requested and main is not None:
             main.cancel()
-        stop.requested = True
+        elif not stop.requested:
+            stop.requested = True
+            tell()
 
     def handle(number: int, frame: object) -> None:
         loop.call_soon_threadsafe(ask)  # wakes a loop that waits for nothing but the clock
@@ -181,6 +183,7 @@ class _Collector:
         self._resumed = len(run.finished)
         self._successes = sum(run.finished.values())
         self._lost = 0
+        self._env_id = ""
 
     @property
     def wall_s(self) -> float:
@@ -204,8 +207,13 @@ class _Collector:
         self.report(env_id)
         return again
 
-    def report(self, env_id: str) -> None:
+    def tell_stopping(self) -> None:
+        """Tell that the run ends once the episodes in flight are finished."""
+        self.report(self._env_id, stopping=True)
+
+    def report(self, env_id: str, *, stopping: bool = False) -> None:
         """Tell how far the run is."""
+        self._env_id = env_id
         if self._on_progress is None:
             return
         done = len(self.run.finished)
@@ -222,6 +230,7 @@ class _Collector:
                 self._lost,
                 self.wall_s / now * (self._planned - done) if now else None,
                 self.run.header["suite"]["id"],
+                stopping,
             )
         )
 
@@ -242,7 +251,7 @@ async def _play_all(
         for environment in environments:
             played.report(environment.entry.id)
         return
-    with _on_signals(stop):
+    with _on_signals(stop, played.tell_stopping):
         async with played.agent.source.opened() as make_agent:
             for environment in environments:
                 env_id = environment.entry.id

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-import math
+import re
 import reprlib
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 from agentgym_suite.evaluation.intervals import JSON_NAMES
+from agentgym_suite.json_bounds import keepable_number
 
 _PLAIN: dict[Any, str] = {
     str: "string",
@@ -18,7 +28,6 @@ _PLAIN: dict[Any, str] = {
     bool: "boolean",
     type(None): "null",
 }
-_LARGEST = 2**63  # of an integer: seeds stay below it, and sums of such numbers are finite
 
 
 def json_schema(cls: type, title: str) -> dict[str, Any]:
@@ -39,7 +48,7 @@ def json_schema(cls: type, title: str) -> dict[str, Any]:
 def misfit(value: Any, schema: Mapping[str, Any], place: str = "") -> str:
     """Where a value does not fit a schema that ``json_schema`` made; "" where it does.
 
-    It is stricter than the schema in what JSON cannot hold: numbers are finite, integers lie
+    It is stricter than the schema in what JSON cannot hold: numbers are finite and lie
     within 64 bits, and texts can be written in UTF-8.
 
     Args:
@@ -52,7 +61,7 @@ def misfit(value: Any, schema: Mapping[str, Any], place: str = "") -> str:
         return "" if "" in found else found[0]
     kind = schema.get("type")
     fits = value in schema["enum"] if "enum" in schema else kind is None or _KINDS[kind](value)
-    if not (fits and _storable(value)):
+    if not (fits and _storable(value) and _in_bounds(value, schema)):
         return f"{place or 'it'} is {reprlib.repr(value)}"
     if isinstance(value, list):
         inner = schema.get("items", {})
@@ -78,16 +87,21 @@ def _misfit_inside(value: dict[str, Any], schema: Mapping[str, Any], place: str)
 
 
 def _storable(value: Any) -> bool:
-    if isinstance(value, float):
-        return math.isfinite(value)
-    if isinstance(value, int):
-        return -_LARGEST <= value < _LARGEST
+    if isinstance(value, int | float):
+        return keepable_number(value)
     if isinstance(value, str) and not value.isascii():
         try:
             value.encode("utf-8")
         except UnicodeEncodeError:
             return False
     return True
+
+
+def _in_bounds(value: Any, schema: Mapping[str, Any]) -> bool:
+    """Whether a value, of the right kind already, has the least size and the form it must."""
+    if "minimum" in schema and value < schema["minimum"]:
+        return False
+    return "pattern" not in schema or re.search(schema["pattern"], value) is not None
 
 
 def _is(*kinds: type) -> Callable[[Any], bool]:
@@ -107,7 +121,7 @@ _KINDS: Mapping[str, Callable[[Any], bool]] = {
 
 
 def _of_class(cls: type) -> dict[str, Any]:
-    hints = get_type_hints(cls)
+    hints = get_type_hints(cls, include_extras=True)
     typed = is_typeddict(cls)
     names = [field.name for field in fields(cls)] if is_dataclass(cls) else list(hints)
     shown = {name: JSON_NAMES.get(name, name) if _is_named_tuple(cls) else name for name in names}
@@ -130,6 +144,9 @@ def _has_fields(cls: type) -> bool:
 def _of(hint: Any) -> dict[str, Any]:
     if hint is Any:
         return {}
+    if get_origin(hint) is Annotated:
+        plain, *bounds = get_args(hint)
+        return {**_of(plain), **{one.keyword: one.value for one in bounds}}
     if hint in _PLAIN:
         return {"type": _PLAIN[hint]}
     if isinstance(hint, type) and _has_fields(hint):

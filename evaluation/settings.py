@@ -168,6 +168,7 @@ class RunProgress:
         lost: episodes given up after their retries.
         left_s: expected seconds to the end; None before the first episode that is played now.
         suite: id of the suite.
+        stopping: whether the run was asked to end, and waits for the episodes in flight.
     """
 
     agent: str
@@ -180,6 +181,7 @@ class RunProgress:
     lost: int = 0
     left_s: float | None = None
     suite: str = ""
+    stopping: bool = False
 
 
 class Stop:

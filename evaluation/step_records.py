@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from agentgym_suite.calls import ToolCall
 from agentgym_suite.episodes import Step
+from agentgym_suite.json_bounds import as_text, keepable, keepable_number
 from agentgym_suite.prompts import Message
 from agentgym_suite.usage import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What JSON Schema says of a value beside its type: a keyword with its value."""
+
+    keyword: str
+    value: int | str
+
+
+Count = Annotated[int, Bound("minimum", 0)]
+"""A whole number from 0, with what JSON Schema says of it."""
+
+Seconds = Annotated[float, Bound("minimum", 0)]
+"""A duration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +39,7 @@ class TextReference:
     """
 
     sha256: str
-    offset: int
+    offset: Count
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +54,17 @@ class MessageRecord:
 class StepTokens:
     """Tokens of one model call."""
 
-    prompt: int
-    completion: int
-    cached: int
+    prompt: Count
+    completion: Count
+    cached: Count
 
 
 @dataclass(frozen=True, slots=True)
 class StepLatency:
     """Seconds of one step in the model and in the environment; null if not finite."""
 
-    model: float | None
-    env: float | None
+    model: Seconds | None
+    env: Seconds | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +73,8 @@ class ToolCallRecord:
 
     Attributes:
         name: the function.
-        arguments: its arguments; text where the model wrote no JSON object.
+        arguments: its arguments; text where the model wrote no JSON object, or one that cannot
+            be kept.
         id: what the model called the call, "" if it did not.
     """
 
@@ -93,7 +109,7 @@ class StepRecord:
         latency_s: seconds of the step.
     """
 
-    i: int
+    i: Count
     messages: list[MessageRecord] | None
     messages_ref: TextReference | None
     reply: str
@@ -107,9 +123,9 @@ class StepRecord:
     terminated: bool
     truncated: bool
     state_hash: str
-    admissible_n: int
-    dropped_steps: int
-    cut_characters: int
+    admissible_n: Count
+    dropped_steps: Count
+    cut_characters: Count
     tokens: StepTokens
     latency_s: StepLatency
 
@@ -146,8 +162,11 @@ def step_record(i: int, step: Step, keep: Keep) -> StepRecord:
 
 
 def _tool_call_record(call: ToolCall) -> ToolCallRecord:
-    arguments = call.arguments if isinstance(call.arguments, str) else dict(call.arguments)
-    return ToolCallRecord(call.name, arguments, call.id)
+    if isinstance(call.arguments, str):
+        return ToolCallRecord(call.name, call.arguments, call.id)
+    arguments = dict(call.arguments)
+    kept = arguments if keepable(arguments) else as_text(arguments)
+    return ToolCallRecord(call.name, kept, call.id)
 
 
 def step_tokens(usage: Usage) -> StepTokens:
@@ -177,5 +196,5 @@ def _kept_messages(
 
 
 def finite(value: float) -> float | None:
-    """A number as strict JSON holds it: null where it is not finite."""
-    return float(value) if math.isfinite(value) else None
+    """A number as records hold it: null where it is not finite, or beyond any sum."""
+    return float(value) if keepable_number(value) else None

@@ -13,13 +13,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentgym_suite.arguments import shown
+from agentgym_suite.arguments import check_count, shown
 from agentgym_suite.errors import UsageError
 from agentgym_suite.evaluation.toml_fields import counts_in, refuse_unknown, text_of, typed
 from agentgym_suite.tasks import NumberedIds, TaskSet
 
 TASK_KEYS = ("tasks", "task_list", "task_range", "split_tasks")
 """The keys of an ``[[env]]`` that say which tasks; exactly one of them is given."""
+
+MOST_EPISODES = 1_000_000
+"""Episodes of one environment that a run can hold in memory."""
+
+LARGEST_COUNT = 2**31 - 1
+"""Of what is stored as a number of a suite."""
 
 _EXPECTED_KEYS = {"tasks", "ids", "prefixes", "families"}
 
@@ -83,17 +89,41 @@ def _numbered(raw: Mapping[str, Any], source: str) -> tuple[str, ...]:
     """``{ prefix = "human", count = 500 }``: human-0 to human-499."""
     refuse_unknown(raw, {"prefix", "count"}, source)
     count = typed(raw, "count", int, source)
+    if count > MOST_EPISODES:
+        raise UsageError(f"{source} has count = {shown(count)}; give at most {MOST_EPISODES:,}")
     return tuple(NumberedIds(typed(raw, "prefix", str, source), max(0, count)))
 
 
 def _listed(name: str, source: str, folder: Path | None) -> tuple[str, ...]:
     path = None if folder is None else folder / name
+    # A suite is somebody else's file: no other file of this machine is read for it.
+    if path and folder and not path.resolve().is_relative_to(folder.resolve()):
+        raise UsageError(
+            f"{source} names the task list {shown(name)}, which does not lie beside the suite; "
+            "give a path below its folder"
+        )
     if path is None or not path.is_file():
         raise UsageError(
-            f"{source} names the task list {name!r}, which is not there; add that file"
+            f"{source} names the task list {shown(name)}, which is not there; add that file"
         )
     lines = (line.strip() for line in text_of(path).splitlines())
     return tuple(line for line in lines if line and not line.startswith("#"))
+
+
+def check_numbers(count: int, trials: int, max_steps: int | None, source: str) -> None:
+    """Check the numbers of an ``[[env]]``.
+
+    Raises:
+        UsageError: one is below 1, or there are more episodes than a run holds.
+    """
+    if trials < 1 or (max_steps is not None and max_steps < 1):
+        raise UsageError(f"{source} has trials = {trials}, max_steps = {max_steps}; use at least 1")
+    if count * trials > MOST_EPISODES:
+        raise UsageError(
+            f"{source} has {count:,} tasks of {shown(trials)} trials; plan at most "
+            f"{MOST_EPISODES:,} episodes"
+        )
+    check_count(f"{source}, max_steps", max_steps or 1, 1, LARGEST_COUNT)
 
 
 def read_expected(raw: Mapping[str, Any], source: str) -> dict[str, Any]:

@@ -13,17 +13,20 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from agentgym_suite.arguments import shown
+from agentgym_suite.arguments import LONGEST_SHOWN, check_count, shown
 from agentgym_suite.decoding import Decoding
 from agentgym_suite.errors import DataMissing, UsageError
 from agentgym_suite.evaluation.suite_tasks import (
+    LARGEST_COUNT,
     TASK_KEYS,
     SplitTasks,
+    check_numbers,
     read_expected,
     read_tasks,
 )
 from agentgym_suite.evaluation.toml_fields import read_toml, refuse_unknown, text_of, typed
 from agentgym_suite.files import json_digest
+from agentgym_suite.json_bounds import keepable
 from agentgym_suite.prompts import prompt_template
 
 SUITES_FOLDER = Path(__file__).with_name("suites")
@@ -299,6 +302,7 @@ def parse_suite(text: str, *, source: str, folder: Path | None = None) -> Suite:
         primary=_inner(raw, "metrics", "primary", source, "success"),
         decoding=_decoding(raw, source),
     )
+    check_count(f"{source}, version", suite.version, 0, LARGEST_COUNT)
     if suite.prompt_format:
         prompt_template(suite.prompt_format)
     repeated = [env_id for env_id, count in Counter(e.id for e in suite.envs).items() if count > 1]
@@ -351,12 +355,11 @@ def check_entry(entry: EnvEntry, source: str) -> None:
         raise UsageError(
             f"{source} lists tasks more than once: {shown_ids(twice)}; keep one of each"
         )
-    if entry.trials < 1 or (entry.max_steps is not None and entry.max_steps < 1):
-        raise UsageError(
-            f"{source} has trials = {entry.trials}, max_steps = {entry.max_steps}; use at least 1"
-        )
+    check_numbers(entry.count, entry.trials, entry.max_steps, source)
     try:
         json_digest(entry.kwargs)
+        if not keepable(entry.kwargs):
+            raise ValueError("a number beyond 64 bits, or too many levels")
     except (TypeError, ValueError, RecursionError) as error:
         raise UsageError(
             f"{source} has arguments that JSON cannot hold ({error}); use texts, finite numbers, "
@@ -366,9 +369,14 @@ def check_entry(entry: EnvEntry, source: str) -> None:
 
 def shown_ids(ids: Sequence[str]) -> str:
     """Ids in a sentence: all of a few, the first of many with the count of the rest."""
-    some = ", ".join(ids[:_SHOWN_IDS])
+    some = ", ".join(map(_shown_id, ids[:_SHOWN_IDS]))
     rest = len(ids) - _SHOWN_IDS
     return f"{some} and {rest} more" if rest > 0 else some
+
+
+def _shown_id(task: str) -> str:
+    """An id as it is, unless it is long or holds what no terminal shows."""
+    return task if len(task) <= LONGEST_SHOWN and task.isprintable() else shown(task)
 
 
 def _decoding(raw: Mapping[str, Any], source: str) -> Decoding | None:

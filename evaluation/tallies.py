@@ -16,7 +16,12 @@ from typing import Any
 
 from agentgym_suite.errors import RunError
 from agentgym_suite.evaluation.episode_keys import EpisodeKey, key_of, planned_keys
-from agentgym_suite.evaluation.run_directory import ATTEMPTS, EPISODES, read_records
+from agentgym_suite.evaluation.run_directory import (
+    ATTEMPTS,
+    EPISODES,
+    check_suite,
+    read_records,
+)
 from agentgym_suite.evaluation.run_header import provenance_of
 
 _MESSAGE_SHOWN = 200  # characters
@@ -190,8 +195,10 @@ def read_tallies(folder: Path, header: Mapping[str, Any]) -> dict[str, Tally]:
         for entry in header["suite"]["content"]["env"]
     }
     for record in read_records(folder / EPISODES):
+        check_suite(record, header, folder / EPISODES)
         _tally_of(tallies, record, folder / EPISODES).add(record)
     for record in read_records(folder / ATTEMPTS):
+        check_suite(record, header, folder / ATTEMPTS)
         _tally_of(tallies, record, folder / ATTEMPTS).add_attempt(record)
     return tallies
 

@@ -119,6 +119,10 @@ def live_bars(err: Console) -> Iterator[OnProgress]:
             tasks[key] = bars.add_task(progress.agent, total=progress.planned, text="")
             if progress.resumed:
                 bars.console.print(_going_on(progress))
+        if progress.stopping:
+            bars.console.print(
+                "stopping: the episodes in flight are finished; a second Ctrl-C ends them"
+            )
         bars.update(
             tasks[key],
             completed=progress.done,

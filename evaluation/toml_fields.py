@@ -9,6 +9,7 @@ from typing import Any
 
 from agentgym_suite.arguments import shown
 from agentgym_suite.errors import DataError, UsageError
+from agentgym_suite.files import irregular
 
 _WANTED = {str: "a string", int: "an integer", float: "a number", list: "a list", dict: "a table"}
 
@@ -80,6 +81,8 @@ def text_of(path: Path) -> str:
         UsageError: it is not UTF-8.
         DataError: it cannot be read.
     """
+    if irregular(path):
+        raise DataError(f"{path} is no regular file; give one")
     try:
         return path.read_text("utf-8")
     except UnicodeDecodeError as error:

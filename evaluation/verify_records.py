@@ -12,7 +12,13 @@ from typing import Any
 
 from agentgym_suite.errors import RunError
 from agentgym_suite.evaluation.episode_keys import EpisodeKey, key_of, planned_keys
-from agentgym_suite.evaluation.run_directory import ATTEMPTS, EPISODES, RESULTS, read_records
+from agentgym_suite.evaluation.run_directory import (
+    ATTEMPTS,
+    EPISODES,
+    RESULTS,
+    OtherSchema,
+    read_records,
+)
 from agentgym_suite.evaluation.scoring import score_run
 from agentgym_suite.evaluation.suite_fit import fit
 from agentgym_suite.evaluation.suites import EnvEntry, episode_seed, suite_digest
@@ -88,6 +94,8 @@ def inventory(folder: Path, header: Mapping[str, Any]) -> tuple[list[EpisodeKey]
             faults += _key_faults(record, header, planned)
         for record in read_records(folder / ATTEMPTS):
             faults += _key_faults(record, header, planned)
+    except OtherSchema:
+        raise
     except RunError as error:
         faults.append(Mismatch("", "", 0, None, "records", str(error), "records of the schema"))
     if not faults and (read_results(folder) or {}).get("status") != "incomplete":

@@ -18,11 +18,12 @@ OUTER = ("indexes", "servers", "trainers", "evaluation")
 FOLDERS = ("agentgym_suite", *OUTER)
 # design: a file imports from its own floor or from floors below
 FLOORS = {
-    0: "errors spaces calls versions horizon arguments console dice json_stream files usage",
+    0: "errors spaces calls versions horizon arguments console dice json_stream files json_bounds"
+    " usage",
     1: "data data_home chosen_data sources downloads deliveries download_pages tasks decoding"
     " renderers plain_words model_files"
     " replies reply_tags prompts rewards call_results source_texts official_rows game env making"
-    " remote remote_client remote_values registry progress_bars indexes",
+    " remote remote_client remote_values answer_bounds registry progress_bars indexes",
     2: "alfworld webshop multihop_qa paper_search engines agents episodes playing rollouts"
     " ray_env ray_pool chat agent_sources model_agents reflection endpoints endpoint_answers"
     " retries cassettes engine_chat",

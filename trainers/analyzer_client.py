@@ -15,6 +15,12 @@ from typing import Any, NoReturn
 
 import httpx
 
+from agentgym_suite.answer_bounds import (
+    UNCODED,
+    AnswerUnreadable,
+    refuse_coded,
+    take_part,
+)
 from agentgym_suite.errors import AnalyzerError, UsageError
 from agentgym_suite.files import Json, json_digest, make_folder, write_json_atomic
 from agentgym_suite.spaces import without_surrogates
@@ -37,7 +43,6 @@ REASONING_OFF: Mapping[str, Mapping[str, Json]] = {
 """How an endpoint is told not to reason: GLM's and DeepSeek's way, vLLM's, OpenAI's, not at all."""
 
 _ROUTE = "/chat/completions"
-_MOST_ANSWER_BYTES = 8 << 20
 _TRIED_AGAIN = frozenset({408, 409, 425, 429})
 _NOT_A_COMPLETION = (
     ValueError,
@@ -169,22 +174,20 @@ class ChatAnalyzer:
         content = json.dumps(body).encode("ascii")
         deadline = time.monotonic() + self._timeout_s
         received = bytearray()
+        headers = {"Content-Type": "application/json", **UNCODED}
         try:
-            with self._http.stream(
-                "POST", self._url, content=content, headers={"Content-Type": "application/json"}
-            ) as answer:
+            with self._http.stream("POST", self._url, content=content, headers=headers) as answer:
                 if answer.status_code != 200:
                     self._refuse(answer.status_code)
+                refuse_coded(answer)
                 for part in answer.iter_bytes():
-                    received += part
+                    take_part(received, part)
                     if time.monotonic() > deadline:
                         raise httpx.ReadTimeout("")
-                    if len(received) > _MOST_ANSWER_BYTES:
-                        raise AnalyzerError(
-                            "malformed_answer",
-                            f"{self._place} sent more than {_MOST_ANSWER_BYTES >> 20} MB; see that "
-                            "it is a chat endpoint",
-                        )
+        except AnswerUnreadable as error:
+            raise AnalyzerError(
+                "malformed_answer", f"{self._place}: {error}; see that it is a chat endpoint"
+            ) from error
         except httpx.TimeoutException as error:
             raise AnalyzerError(
                 "timeout", f"{self._place} gave no answer within {self._timeout_s} s"

@@ -58,6 +58,12 @@ BAD_FIELDS: list[tuple[str, list[Any], Any, str]] = [
     (EPISODES, ["score"], ..., "score is missing"),
     (EPISODES, ["score"], "high", "score is 'high'"),
     (EPISODES, ["score"], float("nan"), "score is nan"),
+    (EPISODES, ["score"], 1e308, "score is 1e"),
+    (EPISODES, ["wall_s"], -1.0, "wall_s is -1.0"),
+    (EPISODES, ["cost", "usd"], -0.5, "cost.usd is -0.5"),
+    (EPISODES, ["started_at"], "soon", "started_at is 'soon'"),
+    (EPISODES, ["steps", 0, "tokens", "prompt"], -3, "steps.0.tokens.prompt is -3"),
+    (ATTEMPTS, ["attempt"], -1, "attempt is -1"),
     (EPISODES, ["success"], 1, "success is 1"),
     (EPISODES, ["steps"], None, "steps is None"),
     (EPISODES, ["steps", 0, "tokens"], {}, "steps.0.tokens.prompt is missing"),
@@ -86,6 +92,23 @@ def test_a_record_with_a_bad_field_is_damaged(
     with pytest.raises(RunError, match=rf"is damaged in line {line} \(.*{told}"):
         evaluation.run(opened, "oracle", out=run)
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", [EPISODES, ATTEMPTS])
+@pytest.mark.parametrize(
+    ("field", "new", "told"), [("suite", "other", "'other' version 1"), ("version", 9, "version 9")]
+)
+def test_a_record_of_another_suite_is_refused(
+    run: Path, name: str, field: str, new: Any, told: str
+) -> None:
+    change_line(run / name, ["key", field], new)
+    opened = ad_hoc_suite("Counting-v0", kwargs={"breaks": ["count-2"]}, episodes=4)
+    for use in (
+        lambda: score_run(run),
+        lambda: evaluation.run(opened, "oracle", out=run, options=RunOptions(max_retries=1)),
+    ):
+        with pytest.raises(RunError, match=f"{told}, the run is of Counting-v0-test version 1"):
+            use()
 
 
 def test_a_record_that_is_nested_too_deeply_is_damaged(run: Path, command: Command) -> None:

@@ -95,6 +95,7 @@ def test_a_signal_drains_and_the_run_goes_on_later(
     process.send_signal(number)
     code, stderr = finish(process)
     assert code == 1, stderr
+    assert "stopping: the episodes in flight are finished" in " ".join(stderr.split())
     stopped = results(out)
     assert stopped["status"] == "incomplete"
     assert 3 <= stopped["finished"] == len(keys(out)) < 30

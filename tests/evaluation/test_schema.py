@@ -40,6 +40,8 @@ GOOD: dict[str, Any] = {"name": "n", "size": 1, "reference": None, "rest": {"a":
         ({"size": float("nan")}, "size is nan"),
         ({"size": 10**400}, "size is 1000"),
         ({"reference": [{"sha256": "0", "offset": "3"}]}, "reference.0.offset is '3'"),
+        ({"reference": [{"sha256": "0", "offset": -1}]}, "reference.0.offset is -1"),
+        ({"size": 1e308}, "size is 1e+308"),
         ({"reference": [{"sha256": "0"}]}, "reference.0.offset is missing"),
         (
             {"reference": [{"sha256": "0", "offset": 3, "x": 1}]},
@@ -104,6 +106,8 @@ def sample(schema: Mapping[str, Any]) -> Any:
         return [sample(schema["items"])]
     if schema.get("type") == "object":
         return {name: sample(inner) for name, inner in schema.get("properties", {}).items()}
+    if "pattern" in schema:  # a time
+        return "2026-01-01T00:00:00+00:00"
     return PLAIN[schema["type"]]
 
 
