@@ -23,7 +23,13 @@ from agentgym_suite.chat import ChatReply, ChatRequest
 from agentgym_suite.decoding import Decoding
 from agentgym_suite.endpoint_answers import error_words, read_completion, without_key
 from agentgym_suite.endpoints import Endpoint, EndpointModel
-from agentgym_suite.errors import DataDamaged, ModelError, ModelUnreachable, UsageError
+from agentgym_suite.errors import (
+    DataDamaged,
+    ModelError,
+    ModelUnreachable,
+    ModelUnusable,
+    UsageError,
+)
 from agentgym_suite.json_bounds import MOST_LEVELS, keepable
 from agentgym_suite.multihop_qa.actions import CODEC
 from agentgym_suite.prompts import Message
@@ -218,7 +224,9 @@ def test_connections_that_fail_together_are_unreachable(error: Exception) -> Non
 def test_an_error_in_a_successful_answer_and_a_redirect_are_told() -> None:
     told = refused(Answer({"error": {"message": f"overloaded for {KEY}"}}))
     assert told.endswith("it has no choices; it says: overloaded for … (asked once)")
-    told = refused(Answer("", 307, {"Location": "http://other/v1/chat/completions"}))
+    with pytest.raises(ModelUnusable) as caught:
+        answered(Answer("", 307, {"Location": "http://other/v1/chat/completions"}))
+    told = str(caught.value)
     assert "answered 307; it points to http://other/v1/chat/completions" in told
 
 

@@ -77,12 +77,14 @@ def test_any_value_is_judged(value: Any) -> None:
 
 
 def strict_json(value: Any) -> bool:
-    """Whether a file of strict JSON in UTF-8 holds a value, and its integers fit 64 bits."""
+    """Whether a file of strict JSON in UTF-8 holds a value, and its numbers fit 64 bits."""
     if isinstance(value, dict):
         return all(strict_json(one) for item in value.items() for one in item)
     if isinstance(value, list):
         return all(map(strict_json, value))
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return False
+    if isinstance(value, float) and abs(value) > 2.0**63:
         return False
     try:
         json.dumps(value, allow_nan=False, ensure_ascii=False).encode("utf-8")
