@@ -163,7 +163,9 @@ def test_report_makes_the_same_files_again(
         (out / name).unlink()
     assert command(["report", str(out)]) == 0
     assert [(out / name).read_bytes() for name in names] == before
-    assert command(["report", str(tmp_path)]) == 2
+    assert command(["report", str(tmp_path)]) == 0  # folders of several agents are found in it
+    (tmp_path / "empty").mkdir()
+    assert command(["report", str(tmp_path / "empty")]) == 2
 
 
 def test_one_agent_and_several_do_not_share_a_folder(

@@ -119,7 +119,7 @@ def test_a_record_that_is_nested_too_deeply_is_damaged(run: Path, command: Comma
 
 def test_records_of_another_version_are_named_with_their_kind(run: Path) -> None:
     change_line(run / EPISODES, ["schema_version"], "1")
-    with pytest.raises(RunError, match="schema version '1' in line 3, .* reads 2;"):
+    with pytest.raises(RunError, match="schema version '1' in line 3, .* reads 3;"):
         score_run(run)
 
 
@@ -163,7 +163,7 @@ def test_a_header_with_a_bad_field_is_damaged(
     assert "run.json is damaged" in words and told in words
 
 
-@pytest.mark.parametrize("text", ['{"schema_version": 2}', "[]", "7", "{", "", "[" * 200_000])
+@pytest.mark.parametrize("text", ['{"schema_version": 3}', "[]", "7", "{", "", "[" * 200_000])
 def test_a_header_that_is_none_is_damaged(tmp_path: Path, text: str) -> None:
     (tmp_path / RUN).write_text(text)
     with pytest.raises(RunError, match="is damaged"):
@@ -172,7 +172,7 @@ def test_a_header_that_is_none_is_damaged(tmp_path: Path, text: str) -> None:
 
 def test_another_version_is_told_from_a_text(tmp_path: Path) -> None:
     (tmp_path / RUN).write_text('{"schema_version": "1"}')
-    with pytest.raises(RunError, match="schema version '1', this version .* reads 2;"):
+    with pytest.raises(RunError, match="schema version '1', this version .* reads 3;"):
         read_run(tmp_path)
 
 
