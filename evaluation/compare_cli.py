@@ -113,7 +113,7 @@ def _suite_lines(suite: SuiteComparison, flips: int) -> Iterator[str]:
         yield f"    {_numbers(pair)}"
         yield from (f"    {_flip_line(pair, flip)}" for flip in pair.flips[:flips])
         if len(pair.flips) > flips:
-            yield f"    {len(pair.flips)} tasks flipped in all; --json lists them with links"
+            yield f"    {len(pair.flips)} tasks that one solved more often; --json lists them all"
     for env_id, by_label in suite.oracle_lengths.items():
         for label, rates in by_label.items():
             told = "; ".join(_length(name, rate) for name, rate in rates.items())
@@ -132,9 +132,10 @@ def _numbers(pair: Pair) -> str:
 
 
 def _flip_line(pair: Pair, flip: Flip) -> str:
-    winner = pair.first if flip.first > flip.second else pair.second
-    link = flip.first_link if winner == pair.second else flip.second_link
-    return f"solved by {winner}: {flip.task_id}, the other's: {link}"
+    won, link, lost, other = pair.first, flip.first_link, pair.second, flip.second_link
+    if flip.second > flip.first:
+        won, link, lost, other = lost, other, won, link
+    return f"{flip.task_id}: solved by {won} ({link}), not by {lost} ({other})"
 
 
 def _length(name: str, rate: LengthRate) -> str:

@@ -15,7 +15,7 @@ from agentgym_suite.evaluation.results import EnvResults, FamilyRate, GroupMeans
 from agentgym_suite.evaluation.tables import EnvRow, EnvTable
 
 Rates = Mapping[str, FamilyRate] | Mapping[str, LengthRate]
-_TITLES = {FAMILY: "task family", ORACLE_LENGTH: "steps of the oracle"}
+_TITLES = {FAMILY: "task family", ORACLE_LENGTH: "steps of the stored solution"}
 _NO_GROUPS = GroupMeans(no_interval("no groups"), no_interval("no groups"))
 
 

@@ -111,7 +111,8 @@ class Pair:
         where = f"{self.place}, {self.metric}"
         if self.indistinguishable:
             return (
-                f"{where}: {self.first} and {self.second} are indistinguishable at 95 %, "
+                f"{where}: {self.first} and {self.second} are indistinguishable at 95 %"
+                f"{' beside the other tests' if self.p <= ALPHA else ''}, "
                 f"difference {self.shown(difference)} ({self.ends()}), {told}"
             )
         higher, lower = (self.first, self.second)[:: 1 if difference > 0 else -1]
@@ -129,9 +130,10 @@ class Pair:
         _, low, high, method, _ = self.difference
         if low is None or high is None or method == ALL_EQUAL:
             which = f"all {self.n} tasks" if self.env_id else "all tasks of each environment"
-            return f"the same in {which}"
+            return f"the same {'difference ' if self.difference.estimate else ''}in {which}"
         low, high = (-high, -low) if turned else (low, high)
-        return f"interval {self.number(low)} to {self.number(high)}"
+        alone = " of this pair alone" if self.adjusted > self.p else ""
+        return f"interval{alone} {self.number(low)} to {self.number(high)}"
 
     @property
     def share(self) -> bool:
