@@ -25,7 +25,7 @@ from typing import Any
 
 from agentgym_suite.decoding import Decoding
 from agentgym_suite.evaluation.agent_runs import run_agents
-from agentgym_suite.evaluation.model_specs import TransformersOptions, model_agent
+from agentgym_suite.evaluation.model_specs import EndpointOptions, TransformersOptions, model_agent
 from agentgym_suite.evaluation.open_suites import open_suite
 from agentgym_suite.evaluation.run_directory import EPISODES, read_records
 from agentgym_suite.evaluation.settings import AgentSpec, RunOptions
@@ -67,8 +67,8 @@ def agents(options: argparse.Namespace) -> Iterator[AgentSpec]:
     here = TransformersOptions(model, device=options.device, **common)
     yield replace(model_agent("transformers", here), name="transformers")
     if options.endpoint:
-        there = TransformersOptions(
-            options.served, options.endpoint, request_timeout_s=600.0, **common
+        there = EndpointOptions(
+            options.served, endpoint=options.endpoint, request_timeout_s=600.0, **common
         )
         yield replace(model_agent("openai", there), name="over HTTP")
 
