@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -45,6 +45,36 @@ class RunningBatch(Protocol):
     def abandon(self) -> None:
         """Let all prompts go."""
         ...
+
+
+def run_batch(
+    begin: Callable[[], RunningBatch],
+    prompts: Sequence[Sequence[int]],
+    sampling: Sampling,
+    seeds: Sequence[int],
+) -> list[Generated]:
+    """One reply a prompt, in the order of the prompts: a batch run to its end.
+
+    Args:
+        begin: makes the empty batch, once the seeds are seen to be right.
+        prompts: ids of each prompt.
+        sampling: how all of them are drawn.
+        seeds: one a prompt.
+
+    Raises:
+        UsageError: a seed is missing, too many, or out of range; and what the batch raises.
+    """
+    check_seeds(prompts, seeds)
+    batch = begin()
+    done: dict[Hashable, Generated] = {}
+    try:
+        for place, (prompt, seed) in enumerate(zip(prompts, seeds, strict=True)):
+            batch.add(place, prompt, sampling, seed)
+        while len(batch):
+            done.update(batch.step())
+    finally:
+        batch.abandon()
+    return [done[place] for place in range(len(prompts))]
 
 
 class SteppedEngine(TokenEngine, Protocol):

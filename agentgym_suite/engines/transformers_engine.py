@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from agentgym_suite.engines.batching import run_batch
 from agentgym_suite.engines.cached_rows import CausalForward
 from agentgym_suite.engines.chat_tokenizer import TransformersChatTokenizer
 from agentgym_suite.engines.decoding import MAX_ROWS, PREFILL_TOKENS, DecodingBatch
@@ -21,7 +22,7 @@ from agentgym_suite.engines.loading import (
     take_weights,
     weights_digest,
 )
-from agentgym_suite.engines.tokens import Generated, Sampling, Weights, check_seeds
+from agentgym_suite.engines.tokens import Generated, Sampling, Weights
 from agentgym_suite.errors import EngineError, UsageError
 from agentgym_suite.indexes.thread_counts import check_threads
 
@@ -153,17 +154,7 @@ class TransformersEngine:
             UsageError: an empty prompt, an id that the model does not have, or a wrong seed.
             EngineError: the model failed, or the engine is closed.
         """
-        check_seeds(prompts, seeds)
-        batch = self.begin()
-        done: dict[Hashable, Generated] = {}
-        try:
-            for place, (prompt, seed) in enumerate(zip(prompts, seeds, strict=True)):
-                batch.add(place, prompt, sampling, seed)
-            while len(batch):
-                done.update(batch.step())
-        finally:
-            batch.abandon()
-        return [done[place] for place in range(len(prompts))]
+        return run_batch(self.begin, prompts, sampling, seeds)
 
     def begin(self) -> _LockedBatch:
         """An empty batch over the weights of now, for callers that add rows as they come.

@@ -12,13 +12,13 @@ from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from agentgym_suite.engines.batching import run_batch
 from agentgym_suite.engines.tokens import (
     FinishReason,
     Generated,
     Sampling,
     Weights,
     check_prompt,
-    check_seeds,
 )
 from agentgym_suite.errors import EngineError, MissingExtra, UsageError
 
@@ -138,17 +138,7 @@ class VllmEngine:
                 temperature that vLLM would raise.
             EngineError: vLLM failed, or the engine is closed.
         """
-        check_seeds(prompts, seeds)
-        batch = self.begin()
-        done: dict[Hashable, Generated] = {}
-        try:
-            for place, (prompt, seed) in enumerate(zip(prompts, seeds, strict=True)):
-                batch.add(place, prompt, sampling, seed)
-            while len(batch):
-                done.update(batch.step())
-        finally:
-            batch.abandon()
-        return [done[place] for place in range(len(prompts))]
+        return run_batch(self.begin, prompts, sampling, seeds)
 
     def begin(self) -> _VllmBatch:
         """An empty batch, for callers that add prompts as they come.
