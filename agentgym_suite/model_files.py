@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,7 +76,14 @@ def find_model(model: str | Path) -> ModelFiles:
             f"the model is {text!r}, neither a folder nor a .gguf file; give one of these, or "
             "OWNER/NAME on the Hugging Face hub"
         )
-    return ModelFiles(_fetched(text))
+    folder = hub_snapshot(
+        text,
+        purpose=f"the model {text}",
+        missing=f"the model {text} is",
+        advice="bring its folder over and name the folder",
+        ignored=_OTHER_FRAMEWORKS,
+    )
+    return ModelFiles(folder)
 
 
 def weights_sha256(folder: Path) -> str:
@@ -133,21 +140,31 @@ def without_bars(logging: Any) -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def _fetched(name: str) -> Path:
+def hub_snapshot(
+    name: str, *, purpose: str, missing: str, advice: str, ignored: Sequence[str]
+) -> Path:
+    """The folder of a model of the Hugging Face hub: the copy that is here, else fetched.
+
+    Args:
+        name: ``owner/name``.
+        purpose: what needs it, for the sentence where the extra is not installed.
+        missing: who is not here, with its verb.
+        advice: what to do without a network.
+        ignored: patterns of files that are not fetched.
+
+    Raises:
+        MissingExtra: the extra ``retrieval`` is not installed.
+        RetrievalError: the model is not here and cannot be fetched.
+    """
     try:
         from huggingface_hub import snapshot_download
     except ImportError as error:
-        raise MissingExtra("retrieval", f"the model {name}") from error
+        raise MissingExtra("retrieval", purpose) from error
     for local in (True, False):
         try:
-            found = snapshot_download(
-                name, ignore_patterns=_OTHER_FRAMEWORKS, local_files_only=local
-            )
+            found = snapshot_download(name, ignore_patterns=list(ignored), local_files_only=local)
         except (OSError, ValueError) as error:  # what the library raises with and without a network
             reason = " ".join(str(error).split())[:200]
         else:
             return Path(found)
-    raise RetrievalError(
-        f"the model {name} is not here and cannot be fetched ({reason}); bring its folder over and "
-        "name the folder"
-    )
+    raise RetrievalError(f"{missing} not here and cannot be fetched ({reason}); {advice}")

