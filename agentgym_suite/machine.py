@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import platform
 import subprocess
+from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-_PACKAGES = ("agentgym-suite", "gymnasium", "numpy")
 _GIT_SECONDS = 10
 
 
-def package_versions() -> dict[str, str | None]:
-    """The versions of the packages that can change a result; None for absent ones."""
+def package_versions(names: Iterable[str]) -> dict[str, str | None]:
+    """The versions of packages that can change a result; None for absent ones."""
     found: dict[str, str | None] = {}
-    for name in _PACKAGES:
+    for name in names:
         try:
             found[name] = version(name)
         except PackageNotFoundError:

@@ -6,20 +6,22 @@ from datetime import UTC, datetime
 from typing import Any
 
 from agentgym_suite.evaluation.episode_keys import EpisodeKey, planned_keys
-from agentgym_suite.evaluation.machine import (
-    git_state,
-    machine,
-    package_folder,
-    package_versions,
-)
 from agentgym_suite.evaluation.open_suites import OpenSuite
 from agentgym_suite.evaluation.records import SCHEMA_VERSION
 from agentgym_suite.evaluation.settings import AgentSpec, RunOptions
 from agentgym_suite.evaluation.suites import Suite, episode_seed
 from agentgym_suite.files import json_digest
+from agentgym_suite.machine import (
+    git_state,
+    machine,
+    package_folder,
+    package_versions,
+)
 from agentgym_suite.prompts import prompt_template
 from agentgym_suite.spaces import without_surrogates
 from agentgym_suite.versions import suite_version
+
+_PACKAGES = ("agentgym-suite", "gymnasium", "numpy")
 
 
 def planned_episodes(suite: Suite) -> list[tuple[EpisodeKey, int]]:
@@ -89,7 +91,7 @@ def run_header(opened: OpenSuite, agent: AgentSpec, options: RunOptions) -> dict
                 for environment in opened.environments
             },
         },
-        "packages": package_versions(),
+        "packages": package_versions(_PACKAGES),
         "git": git_state(package_folder()),
         "machine": machine(),
         "started_at": timestamp(),

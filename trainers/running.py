@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ import torch
 from agentgym_suite.engines.loading import load_policy
 from agentgym_suite.errors import UsageError
 from agentgym_suite.files import json_digest, make_folder, only_writer, write_json_atomic
+from agentgym_suite.machine import git_state, package_folder, package_versions
 from agentgym_suite.making import make_environment
 from agentgym_suite.prompts import prompt_template
 from agentgym_suite.renderers import RENDERER_FILE
@@ -21,6 +20,7 @@ from agentgym_suite.trainers.hinting import Hinting
 from agentgym_suite.trainers.live_view import TrainingView
 from agentgym_suite.trainers.offline_analyzers import RuleAnalyzer
 from agentgym_suite.trainers.pi_sources import PiSource
+from agentgym_suite.trainers.privileged import plain_encode
 from agentgym_suite.trainers.privileged_rows import Privileged
 from agentgym_suite.trainers.run_settings import Configuration
 from agentgym_suite.trainers.starts import StartSettings, make_start
@@ -124,14 +124,10 @@ class Training:
             return None
         from agentgym_suite.engines.chat_tokenizer import TransformersChatTokenizer
 
-        def encode(text: str) -> list[int]:
-            ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
-            return ids
-
         return Privileged(
             Hinting(RuleAnalyzer(), source=source, audit=self._out / "audit", seed=run.seed),
             TransformersChatTokenizer(tokenizer),
-            encode,
+            plain_encode(tokenizer),
             prompt_template(run.prompt).reply_format,
             getattr(settings, "pi_tokens", 256),
         )
@@ -142,33 +138,7 @@ class Training:
             "config_digest": self._configuration.digest,
             "tasks": {"seen": json_digest(list(played.tasks)), "count": len(played.tasks)},
             "agentgym_suite": suite_version(),
-            "packages": {name: _version(name) for name in _PACKAGES},
-            "git": _git_state(),
+            "packages": package_versions(_PACKAGES),
+            "git": git_state(package_folder()),
             "threads": torch.get_num_threads(),
         }
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
-
-
-def _git_state() -> dict[str, Any]:
-    folder = str(Path(__file__).parent)
-    commit = _git("-C", folder, "rev-parse", "HEAD")
-    return {
-        "commit": commit,
-        "dirty": None if commit is None else bool(_git("-C", folder, "status", "--porcelain")),
-    }
-
-
-def _git(*arguments: str) -> str | None:
-    try:
-        done = subprocess.run(
-            ["git", *arguments], capture_output=True, text=True, timeout=10, check=True
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip()

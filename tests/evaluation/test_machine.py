@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from agentgym_suite import evaluation
-from agentgym_suite.evaluation.machine import git_state, package_folder
 from agentgym_suite.evaluation.open_suites import ad_hoc_suite
+from agentgym_suite.machine import git_state, package_folder
 
 
 def test_the_commit_is_the_suite_s_own(
