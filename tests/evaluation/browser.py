@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 
@@ -19,6 +20,13 @@ class Seen:
 
     def text(self, selector: str) -> str:
         return str(self.page.inner_text(selector))
+
+    def wait_until(self, expression: str, seconds: float = 10.0) -> None:
+        """Return once the expression holds; the page's policy forbids the browser's own waiting."""
+        deadline = time.monotonic() + seconds
+        while not self.page.evaluate(expression):
+            assert time.monotonic() < deadline, f"{expression} did not hold in {seconds} s"
+            self.page.wait_for_timeout(20)
 
     def press(self, *keys: str) -> None:
         for key in keys:

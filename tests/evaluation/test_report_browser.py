@@ -57,7 +57,7 @@ def test_the_viewer_works_by_keyboard_alone(report: Path, seen: Seen) -> None:
 def test_keys_scroll_the_page_where_no_episode_is_in_view(report: Path, seen: Seen) -> None:
     seen.page.goto(report.as_uri())
     seen.press("ArrowDown", "ArrowRight", "End")
-    seen.page.wait_for_function("scrollY > 0")
+    seen.wait_until("scrollY > 0")
     assert seen.text("#task") == "count-0" and seen.page.evaluate("location.hash") == ""
 
 
@@ -115,7 +115,7 @@ def test_tables_that_fit_are_no_stop_of_the_tab_key(report: Path, seen: Seen) ->
     seen.page.goto(report.as_uri())
     fits = "[...document.querySelectorAll('.scroll')].every(e => e.scrollWidth <= e.clientWidth)"
     assert seen.page.evaluate(fits)
-    seen.page.wait_for_function("!document.querySelector('.scroll[tabindex]')")
+    seen.wait_until("!document.querySelector('.scroll[tabindex]')")
 
 
 def test_on_paper_the_episodes_are_said_to_be_left_out(report: Path, seen: Seen) -> None:
@@ -129,7 +129,7 @@ def test_a_filter_gives_way_to_a_link(report: Path, seen: Seen) -> None:
     seen.page.goto(report.as_uri())
     seen.page.fill("#filter", "count-7")
     seen.page.evaluate(f"location.hash = 'oracle/{ENV}/count-9/0'")
-    seen.page.wait_for_function("document.getElementById('task').textContent === 'count-9'")
+    seen.wait_until("document.getElementById('task').textContent === 'count-9'")
     assert "60 of 60" in seen.text("#count")
 
 
@@ -168,7 +168,7 @@ def test_on_a_phone_tables_scroll_inside_themselves(report: Path, chromium: Any)
     assert phone.page.evaluate("document.documentElement.scrollWidth") == 390
     wide = "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth)"
     assert phone.page.evaluate(f"{wide}.length") > 0
-    phone.page.wait_for_function(f"{wide}.every(e => e.tabIndex === 0)")
+    phone.wait_until(f"{wide}.every(e => e.tabIndex === 0)")
     inside = "document.querySelector('#leaderboard td.strong ~ td:nth-of-type(5)')"
     assert phone.page.evaluate(f"{inside}.getBoundingClientRect().right") <= 390  # the interval
     assert not phone.page.is_visible(".bar")
