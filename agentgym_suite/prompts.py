@@ -364,11 +364,17 @@ def _compact(prompt: PromptInput) -> list[Message]:
 
 
 def _terse(prompt: PromptInput) -> list[Message]:
-    sight = plain_words(prompt.observation.replace(prompt.goal, ""), _TERSE_WORDS)
-    goal = plain_words(prompt.goal, _TERSE_WORDS)
-    actions = " | ".join(past.action for past in prompt.history)
-    parts = (f"goal {goal}" if goal else "", f"now {sight}", f"did {actions}" if actions else "")
-    return [Message("user", " ".join(part for part in parts if part))]
+    goal, history = prompt.goal, prompt.history
+    seen = {
+        "goal": goal,
+        "first": history[0].observation.replace(goal, "") if history else "",
+        "now": prompt.observation.replace(goal, ""),
+    }
+    kept = {name: plain_words(text, _TERSE_WORDS) for name, text in seen.items()}
+    parts = [f"{name} {words}" for name, words in kept.items() if words]
+    if history:
+        parts.append("did " + " | ".join(past.action for past in history))
+    return [Message("user", " ".join(parts))]
 
 
 PROMPT_TEMPLATES: Mapping[str, PromptTemplate] = {
@@ -381,6 +387,6 @@ PROMPT_TEMPLATES: Mapping[str, PromptTemplate] = {
         PromptTemplate("compact", 1, "raw", 2, _compact),
         PromptTemplate("react", 1, "react", None, _react),
         PromptTemplate("tools", 1, "openai", None, _tools),
-        PromptTemplate("terse", 1, "raw", 3, _terse),
+        PromptTemplate("terse", 2, "raw", None, _terse),
     )
 }

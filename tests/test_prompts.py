@@ -46,7 +46,8 @@ def test_the_terse_template_keeps_what_carries_content() -> None:
         ("click[mug]",),
     )
     assert text_of(StepPrompt("terse"), given) == (
-        "goal put mug sink now arrive drawer 12 nothing task did click[2] | click[3] | click[4]"
+        "goal put mug sink first page 0 now arrive drawer 12 nothing task "
+        "did click[0] | click[1] | click[2] | click[3] | click[4]"
     )
     assert text_of(StepPrompt("terse"), PromptInput("", "x " * 60)) == "now " + "x " * 47 + "x"
 

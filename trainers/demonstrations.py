@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import gymnasium as gym
@@ -27,6 +27,7 @@ from agentgym_suite.errors import EnvError, UsageError
 from agentgym_suite.game import game_of
 from agentgym_suite.prompts import Message
 from agentgym_suite.rollouts import MakeEnv, run_episodes
+from agentgym_suite.trainers.hinting import Hinting, trajectory_name
 
 Targets = Literal["executed", "oracle"]
 
@@ -39,11 +40,13 @@ class Demonstration:
         task_id: the task it was shown in.
         messages: what the policy sees.
         action: what it should write.
+        pi: privileged information that it is told besides; "" for none.
     """
 
     task_id: str
     messages: tuple[Message, ...]
     action: str
+    pi: str = ""
 
 
 class NoisyTeacher:
@@ -140,6 +143,8 @@ def demonstrate(
     seed: int = 0,
     targets: Targets = "executed",
     skipped: frozenset[str] = frozenset(),
+    hinting: Hinting | None = None,
+    told: float = 0.3,
 ) -> list[Demonstration]:
     """What a noisy teacher did in the episodes that it won.
 
@@ -153,21 +158,35 @@ def demonstrate(
         targets: "executed" imitates every valid action that was played, "oracle" only those
             that the oracle planned.
         skipped: admissible actions that are never played at random.
+        hinting: makes privileged information of the episodes of a task; None tells nothing.
+        told: share of the demonstrations with privileged information, as far as it was found.
     """
     requests = [
-        EpisodeRequest(task_id, seed * 1_000_003 + number, trial=number)
+        EpisodeRequest(task_id, seed * 1_000_003 + number, trial=number, group_id=task_id)
         for number in range(rounds)
         for task_id in task_ids
     ]
     errors: set[tuple[str, int, int]] = set()
     teacher = noisy_teacher(noise, skipped, errors)
+    episodes = play_all(make_env, teacher, requests, settings)
+    texts = {} if hinting is None else hinting.hints(episodes, 0).texts
     shown = []
-    for episode in play_all(make_env, teacher, requests, settings):
+    for episode in episodes:
+        text = texts.get(trajectory_name(episode), "")
         for index, step in enumerate(episode.steps if episode.success else ()):
             erred = (episode.task_id, episode.seed, index) in errors
             if step.valid and not (erred and targets == "oracle"):
-                shown.append(Demonstration(episode.task_id, step.messages, step.reply.text))
-    return shown
+                action = step.reply.text
+                shown.append(Demonstration(episode.task_id, step.messages, action, text))
+    return _told(shown, told, seed)
+
+
+def _told(shown: Sequence[Demonstration], share: float, seed: int) -> list[Demonstration]:
+    """Privileged information for that share of all, drawn from those that have any."""
+    having = sum(bool(one.pi) for one in shown)
+    chance = np.random.Generator(np.random.PCG64([seed, 2]))
+    kept = chance.random(len(shown)) * having < share * len(shown)
+    return [one if keeps else replace(one, pi="") for one, keeps in zip(shown, kept, strict=True)]
 
 
 def cover(episodes: Sequence[Episode]) -> list[str]:

@@ -37,6 +37,7 @@ class RunSettings:
             "unseen_split": "valid_unseen",
             "most_admissible": 15,
             "horizon": 20,
+            "start_households": 3_600,
             "prompt": "terse",
             "max_new_tokens": 12,
             "micro_tokens": 4_096,
@@ -60,6 +61,9 @@ class RunSettings:
 
     # policy
     policy: str = setting("", "folder of the weights and the tokenizer that are trained")
+    start_households: int = setting(
+        0, "households generated for the teacher of a tiny start; 0 shows the training tasks"
+    )
     prompt: str = setting("capo", "prompt template")
     temperature: float = setting(1.0, "of the rollouts, and of every log-probability")
     max_new_tokens: int = setting(512, "most tokens of a reply")
@@ -82,7 +86,14 @@ class RunSettings:
     def __post_init__(self) -> None:
         for name in ("budget_steps", "concurrency", "attempts", "micro_tokens", "max_new_tokens"):
             _least(name, getattr(self, name), 1)
-        for name in ("most_admissible", "horizon", "warmup_steps", "evaluate_every", "seed"):
+        for name in (
+            "most_admissible",
+            "start_households",
+            "horizon",
+            "warmup_steps",
+            "evaluate_every",
+            "seed",
+        ):
             _least(name, getattr(self, name), 0)
         for name in ("evaluate_rounds", "checkpoint_every", "keep_checkpoints"):
             _least(name, getattr(self, name), 1)

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from agentgym_suite.alfworld.generated_files import publish_generated
 from agentgym_suite.engines.loading import load_policy
 from agentgym_suite.errors import UsageError
 from agentgym_suite.files import json_digest, make_folder, only_writer, write_json_atomic
@@ -24,10 +25,11 @@ from agentgym_suite.trainers.privileged import plain_encode
 from agentgym_suite.trainers.privileged_rows import Privileged
 from agentgym_suite.trainers.run_settings import Configuration
 from agentgym_suite.trainers.starts import StartSettings, make_start
-from agentgym_suite.trainers.task_lists import select_tasks
-from agentgym_suite.trainers.trainer import Played, Trainer
+from agentgym_suite.trainers.task_lists import Played, select_tasks
+from agentgym_suite.trainers.trainer import Trainer
 from agentgym_suite.versions import suite_version
 
+_LESSONS_SEED = 7  # of another world than the embedded one
 _PACKAGES = ("torch", "transformers", "numpy", "gymnasium")
 
 
@@ -93,9 +95,10 @@ class Training:
         )
         return trainer.run(force=force)
 
-    def _make_env(self) -> MakeEnv:
+    def _make_env(self, data: str = "") -> MakeEnv:
         run = self._configuration.run
-        arguments: dict[str, Any] = {"data": run.data} if run.data else {}
+        data = data or run.data
+        arguments: dict[str, Any] = {"data": data} if data else {}
         return lambda: make_environment(run.env, arguments, max_episode_steps=run.horizon or None)
 
     def _start(self, played: Played) -> Path:
@@ -112,10 +115,23 @@ class Training:
                 horizon=run.horizon,
                 max_new_tokens=run.max_new_tokens,
             )
-            make_start(
-                played.make_env, played.tasks, played.unseen, folder, settings, self._view.cloned
-            )
+            make_start(played, folder, settings, self._view.cloned, lessons=self._lessons())
         return folder
+
+    def _lessons(self) -> Played | None:
+        """Households of their own for the teacher, so that the start has seen no training task."""
+        run = self._configuration.run
+        if not run.start_households:
+            return None
+        if run.env != "ALFWorld-v0":
+            raise UsageError(
+                f"start_households is {run.start_households}, and households are generated for "
+                f"ALFWorld-v0 alone; leave it at 0 for {run.env}"
+            )
+        folder = self._out / "households"
+        publish_generated(folder, games=run.start_households, seed=_LESSONS_SEED)
+        make_env = self._make_env(str(folder))
+        return Played(make_env, tuple(select_tasks(make_env, "train", run.most_admissible)))
 
     def _privileged(self, tokenizer: Any) -> Privileged | None:
         run, settings = self._configuration.run, self._configuration.settings

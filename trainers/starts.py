@@ -10,7 +10,6 @@ from agentgym_suite.engines.tokens import Sampling
 from agentgym_suite.engines.transformers_engine import TransformersEngine
 from agentgym_suite.episodes import EpisodeRequest, PlaySettings
 from agentgym_suite.prompts import StepPrompt
-from agentgym_suite.rollouts import MakeEnv
 from agentgym_suite.trainers.cloning import CloningSettings, CloningStep, clone
 from agentgym_suite.trainers.collector import Collector, RolloutSettings, plan_groups
 from agentgym_suite.trainers.demonstrations import (
@@ -21,6 +20,10 @@ from agentgym_suite.trainers.demonstrations import (
     play_all,
 )
 from agentgym_suite.trainers.exports import save_policy
+from agentgym_suite.trainers.hinting import Hinting
+from agentgym_suite.trainers.offline_analyzers import RuleAnalyzer
+from agentgym_suite.trainers.privileged import PI_FOOTER, PI_HEADER
+from agentgym_suite.trainers.task_lists import Played
 from agentgym_suite.trainers.tiny_policy import TinyShape, build_policy, build_tokenizer
 
 
@@ -37,6 +40,8 @@ class StartSettings:
         rounds: episodes of the teacher on each task.
         targets: what is imitated.
         skipped: actions that the teacher never errs with, since they tell nothing.
+        told: share of the demonstrations that carry privileged information, as TASPO's teacher
+            is told it; 0 shows none.
         cloning: how it is imitated.
         shape: size of the network.
         seed: of all chance.
@@ -47,49 +52,54 @@ class StartSettings:
     horizon: int = 20
     max_new_tokens: int = 12
     noise: float = 0.4
-    rounds: int = 20
+    rounds: int = 4
     targets: Targets = "executed"
     skipped: frozenset[str] = frozenset(("help", "inventory", "look"))
+    told: float = 0.3
     cloning: CloningSettings = field(default_factory=CloningSettings)
     shape: TinyShape = field(default_factory=TinyShape)
     seed: int = 0
 
 
 def make_start(
-    make_env: MakeEnv,
-    task_ids: tuple[str, ...],
-    other_ids: tuple[str, ...],
+    played: Played,
     folder: Path,
     settings: StartSettings,
     on_step: Callable[[CloningStep], None] | None = None,
+    *,
+    lessons: Played | None = None,
 ) -> float:
     """Build, clone and write a tiny policy.
 
     Args:
-        make_env: makes one environment.
-        task_ids: tasks that are demonstrated, and measured.
-        other_ids: tasks whose words the policy should know, too.
+        played: what it will be trained on. Its words are learnt, and its tasks measured.
         folder: where the policy goes.
         settings: how.
         on_step: told each optimizer step.
+        lessons: what the teacher shows; the training tasks themselves when None.
 
     Returns:
-        The share of the tasks that the policy wins at temperature 1.
+        The share of the training tasks that the policy wins at temperature 1.
     """
     play = PlaySettings(prompt=StepPrompt(settings.prompt), max_steps=settings.horizon)
+    lessons = lessons or played
     shown = demonstrate(
-        make_env,
-        task_ids,
+        lessons.make_env,
+        lessons.tasks,
         play,
         noise=settings.noise,
         rounds=settings.rounds,
         seed=settings.seed,
         targets=settings.targets,
         skipped=settings.skipped,
+        hinting=Hinting(RuleAnalyzer()) if settings.told else None,
+        told=settings.told,
     )
-    requests = [EpisodeRequest(task_id, settings.seed) for task_id in (*task_ids, *other_ids)]
-    texts = cover(play_all(make_env, noisy_teacher(0.0), requests, play))
+    known = (*played.tasks, *played.unseen)
+    requests = [EpisodeRequest(task_id, settings.seed) for task_id in known]
+    texts = cover(play_all(played.make_env, noisy_teacher(0.0), requests, play))
     texts += [message.content for one in shown for message in one.messages]
+    texts += [PI_HEADER + one.pi + PI_FOOTER for one in shown if one.pi]
     tokenizer = build_tokenizer([*texts, *(one.action for one in shown)])
     model = build_policy(tokenizer, shape=settings.shape, seed=settings.seed)
     engine = TransformersEngine(model, tokenizer, policy_version="cloning", max_rows=256)
@@ -100,10 +110,10 @@ def make_start(
             max_new_tokens=settings.max_new_tokens, stop_ids=engine.tokenizer.stop_ids
         ),
     )
-    collector = Collector(make_env, engine, engine.tokenizer, rollout)
+    collector = Collector(played.make_env, engine, engine.tokenizer, rollout)
 
     def success() -> float:
-        requests = plan_groups(task_ids, 2, seed=settings.seed, iteration=0)
+        requests = plan_groups(played.tasks, 2, seed=settings.seed, iteration=0)
         episodes = collector.collect(requests).episodes
         return sum(episode.success for episode in episodes) / len(episodes)
 

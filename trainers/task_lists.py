@@ -4,12 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import dataclass
 
 import numpy as np
 
 from agentgym_suite.errors import UsageError
 from agentgym_suite.game import game_of
 from agentgym_suite.rollouts import MakeEnv
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What is trained on and what is looked at beside it.
+
+    Attributes:
+        make_env: makes one environment.
+        tasks: ids of the training tasks.
+        unseen: ids of tasks that are evaluated only.
+    """
+
+    make_env: MakeEnv
+    tasks: tuple[str, ...]
+    unseen: tuple[str, ...] = ()
 
 
 def select_tasks(make_env: MakeEnv, split: str, most_admissible: int = 0) -> list[str]:

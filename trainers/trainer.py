@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from agentgym_suite.episodes import PlaySettings
 from agentgym_suite.errors import UsageError
 from agentgym_suite.prompts import StepPrompt, prompt_template
 from agentgym_suite.rewards import reward_preset
-from agentgym_suite.rollouts import MakeEnv
 from agentgym_suite.trainers.algorithm import Algorithm
 from agentgym_suite.trainers.batch import StepBatch, collate
 from agentgym_suite.trainers.checkpoints import (
@@ -46,26 +45,11 @@ from agentgym_suite.trainers.privileged_rows import Privileged
 from agentgym_suite.trainers.registry import make_algorithm
 from agentgym_suite.trainers.run_settings import Configuration
 from agentgym_suite.trainers.stats import OneRank, Reducer
-from agentgym_suite.trainers.task_lists import drawn_tasks
+from agentgym_suite.trainers.task_lists import Played, drawn_tasks
 from agentgym_suite.trainers.update import Learner, Tally, update_critic, update_policy
 from agentgym_suite.trainers.value_basis import equalise_value_rows, value_token_ids
 
 OnIteration = Callable[[int, Mapping[str, float]], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Played:
-    """What is trained on and what is looked at beside it.
-
-    Attributes:
-        make_env: makes one environment.
-        tasks: ids of the training tasks.
-        unseen: ids of tasks that are evaluated only.
-    """
-
-    make_env: MakeEnv
-    tasks: tuple[str, ...]
-    unseen: tuple[str, ...] = ()
 
 
 class Trainer:

@@ -6,18 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from agentgym_suite.episodes import EpisodeRequest
 from agentgym_suite.errors import UsageError
-from agentgym_suite.trainers.cloning import CloningSettings, clone
+from agentgym_suite.trainers.cloning import CloningSettings, clone, encoded, imitation_loss
 from agentgym_suite.trainers.demonstrations import (
     Demonstration,
     demonstrate,
     noisy_teacher,
     play_all,
 )
+from agentgym_suite.trainers.hinting import Hinting
+from agentgym_suite.trainers.offline_analyzers import RuleAnalyzer
 from tests.trainers.tiny_training import PLAY, TASKS, counting, policy
 
 REQUESTS = [EpisodeRequest(task, seed) for seed in range(6) for task in TASKS]
@@ -81,6 +83,41 @@ def test_cloning_lowers_the_loss_and_stops_at_its_target() -> None:
     assert [step.step for step in steps] == list(range(1, 41))
     assert [step.success for step in steps if step.success is not None] == [0.1, 0.5]
     assert steps[-1].loss < 0.5 * steps[0].loss
+
+
+def test_the_rate_rises_and_falls_again() -> None:
+    settings = CloningSettings(steps=100, warmup=10, decay=0.2)
+    rates = [settings.schedule(step) for step in (1, 5, 10, 50, 81, 91, 100)]
+    assert rates == pytest.approx([0.1, 0.5, 1.0, 1.0, 1.0, 0.5, 0.05])
+
+
+def test_the_prompts_own_tokens_weigh_what_they_are_told() -> None:
+    model, tokenizer = policy()
+    shown = demonstrate(counting, TASKS, PLAY, rounds=1, noise=0.0)
+    pairs = [encoded(tokenizer, one) for one in shown]
+    assert len({len(prompt) for prompt, _ in pairs}) > 1
+    for weight in (0.0, 0.3, 1.0):
+        expected = 0.0
+        for prompt, response in pairs:
+            ids = torch.tensor([prompt + response])
+            scores = model(ids).logits[0].log_softmax(-1)[:-1].gather(1, ids[0, 1:, None])[:, 0]
+            cut = len(prompt) - 1
+            expected -= float(weight * scores[:cut].sum() + scores[cut:].sum())
+        assert imitation_loss(model, pairs, weight).item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_share_of_the_demonstrations_is_told_what_successes_did() -> None:
+    hinting = Hinting(RuleAnalyzer())
+    shown = demonstrate(counting, TASKS, PLAY, rounds=6, noise=0.4, hinting=hinting, told=0.3)
+    assert 0.15 < sum(bool(one.pi) for one in shown) / len(shown) < 0.45
+    everything = demonstrate(counting, TASKS, PLAY, rounds=6, noise=0.4, hinting=hinting, told=1.0)
+    assert {one.pi for one in shown} - {""} <= {one.pi for one in everything}
+    told = next(one for one in shown if one.pi)
+    assert "In a success this action had an effect: add[" in told.pi
+    _, tokenizer = policy()
+    bare, _ = encoded(tokenizer, replace(told, pi=""))
+    prompt, _ = encoded(tokenizer, told)
+    assert prompt[-len(bare) :] == bare and len(prompt) > len(bare)
 
 
 def test_nothing_to_imitate_is_an_error() -> None:

@@ -20,6 +20,7 @@ from agentgym_suite.trainers.cloning import CloningSettings, CloningStep
 from agentgym_suite.trainers.exports import save_policy
 from agentgym_suite.trainers.metrics import METRICS_FILE, read_metrics
 from agentgym_suite.trainers.starts import StartSettings, make_start
+from agentgym_suite.trainers.task_lists import Played
 from tests.trainers.tiny_training import SHAPE, TASKS, counting, policy
 
 ENV_ID = "CountingForTraining-v0"
@@ -73,7 +74,7 @@ def test_a_start_knows_the_words_of_its_tasks_and_is_loaded_as_any_policy(tmp_pa
         shape=SHAPE,
         cloning=CloningSettings(steps=12, batch=8, first_look=6, look_every=6, target=1.0),
     )
-    won = make_start(counting, TASKS[:2], TASKS[2:], tmp_path, settings, seen.append)
+    won = make_start(Played(counting, TASKS[:2], TASKS[2:]), tmp_path, settings, seen.append)
     assert [step.step for step in seen] == list(range(1, 13))
     assert won == seen[-1].success
     assert Renderer.read(tmp_path).prompt == "terse"

@@ -12,7 +12,8 @@ from agentgym_suite.prompts import StepPrompt
 from agentgym_suite.trainers.demonstrations import cover, noisy_teacher, play_all
 from agentgym_suite.trainers.run_settings import Configuration, resolve
 from agentgym_suite.trainers.tiny_policy import TinyShape, build_policy, build_tokenizer
-from agentgym_suite.trainers.trainer import Played, Trainer
+from agentgym_suite.trainers.task_lists import Played
+from agentgym_suite.trainers.trainer import Trainer
 from tests.counting import CountingEnv
 
 SHAPE = TinyShape(hidden=32, layers=1, mlp=48, heads=2, kv_heads=1, head_width=16, window=128)
