@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 pytest.importorskip("transformers")
+
+import torch
 
 from agentgym_suite.episodes import EpisodeRequest
 from agentgym_suite.errors import UsageError
@@ -102,7 +104,7 @@ def test_the_prompts_own_tokens_weigh_what_they_are_told() -> None:
             ids = torch.tensor([prompt + response])
             scores = model(ids).logits[0].log_softmax(-1)[:-1].gather(1, ids[0, 1:, None])[:, 0]
             cut = len(prompt) - 1
-            expected -= float(weight * scores[:cut].sum() + scores[cut:].sum())
+            expected -= (weight * scores[:cut].sum() + scores[cut:].sum()).item()
         assert imitation_loss(model, pairs, weight).item() == pytest.approx(expected, rel=1e-5)
 
 
