@@ -50,8 +50,8 @@ class CloningSettings:
     prompt_weight: float = 0.3
     grad_clip: float = 1.0
     target: float = 0.4
-    look_every: int = 50
-    first_look: int = 300
+    look_every: int = 25
+    first_look: int = 150
     seed: int = 0
 
     def schedule(self, step: int) -> float:

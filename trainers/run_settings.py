@@ -37,7 +37,7 @@ class RunSettings:
             "unseen_split": "valid_unseen",
             "most_admissible": 15,
             "horizon": 20,
-            "start_households": 3_600,
+            "start_worlds": 12,
             "prompt": "terse",
             "max_new_tokens": 12,
             "micro_tokens": 4_096,
@@ -61,8 +61,8 @@ class RunSettings:
 
     # policy
     policy: str = setting("", "folder of the weights and the tokenizer that are trained")
-    start_households: int = setting(
-        0, "households generated for the teacher of a tiny start; 0 shows the training tasks"
+    start_worlds: int = setting(
+        0, "generated worlds that the teacher of a tiny start shows besides the training tasks"
     )
     prompt: str = setting("capo", "prompt template")
     temperature: float = setting(1.0, "of the rollouts, and of every log-probability")
@@ -88,7 +88,7 @@ class RunSettings:
             _least(name, getattr(self, name), 1)
         for name in (
             "most_admissible",
-            "start_households",
+            "start_worlds",
             "horizon",
             "warmup_steps",
             "evaluate_every",

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from agentgym_suite.alfworld.generated_files import publish_generated
+from agentgym_suite.alfworld.generator import DEFAULT_SEED
 from agentgym_suite.engines.loading import load_policy
 from agentgym_suite.errors import UsageError
 from agentgym_suite.files import json_digest, make_folder, only_writer, write_json_atomic
@@ -17,6 +18,7 @@ from agentgym_suite.prompts import prompt_template
 from agentgym_suite.renderers import RENDERER_FILE
 from agentgym_suite.rollouts import MakeEnv
 from agentgym_suite.trainers.checkpoints import Progress
+from agentgym_suite.trainers.cloning import CloningSettings
 from agentgym_suite.trainers.hinting import Hinting
 from agentgym_suite.trainers.live_view import TrainingView
 from agentgym_suite.trainers.offline_analyzers import RuleAnalyzer
@@ -29,7 +31,8 @@ from agentgym_suite.trainers.task_lists import Played, select_tasks
 from agentgym_suite.trainers.trainer import Trainer
 from agentgym_suite.versions import suite_version
 
-_LESSONS_SEED = 7  # of another world than the embedded one
+_HOUSEHOLDS = 300  # of a world that lessons are given in
+_LONG = CloningSettings(steps=1600, first_look=800, look_every=200)  # lessons take longer
 _PACKAGES = ("torch", "transformers", "numpy", "gymnasium")
 
 
@@ -109,29 +112,33 @@ class Training:
             raise UsageError("no policy is given; name its folder with --policy")
         folder = self._out / "start"
         if not (folder / RENDERER_FILE).is_file():
+            lessons = self._lessons()
             settings = StartSettings(
                 env_id=run.env,
                 prompt=run.prompt,
                 horizon=run.horizon,
                 max_new_tokens=run.max_new_tokens,
+                cloning=_LONG if lessons else CloningSettings(),
             )
-            make_start(played, folder, settings, self._view.cloned, lessons=self._lessons())
+            make_start(played, folder, settings, self._view.cloned, lessons=lessons)
         return folder
 
-    def _lessons(self) -> Played | None:
-        """Households of their own for the teacher, so that the start has seen no training task."""
+    def _lessons(self) -> list[Played]:
+        """Households of other worlds for the teacher to show."""
         run = self._configuration.run
-        if not run.start_households:
-            return None
-        if run.env != "ALFWorld-v0":
+        if run.start_worlds and run.env != "ALFWorld-v0":
             raise UsageError(
-                f"start_households is {run.start_households}, and households are generated for "
-                f"ALFWorld-v0 alone; leave it at 0 for {run.env}"
+                f"start_worlds is {run.start_worlds}, and worlds are generated for ALFWorld-v0 "
+                f"alone; leave it at 0 for {run.env}"
             )
-        folder = self._out / "households"
-        publish_generated(folder, games=run.start_households, seed=_LESSONS_SEED)
-        make_env = self._make_env(str(folder))
-        return Played(make_env, tuple(select_tasks(make_env, "train", run.most_admissible)))
+        found = []
+        for number in range(1, run.start_worlds + 1):
+            folder = self._out / "worlds" / str(number)
+            publish_generated(folder, games=_HOUSEHOLDS, seed=DEFAULT_SEED + number)
+            make_env = self._make_env(str(folder))
+            tasks = select_tasks(make_env, "train", run.most_admissible)
+            found.append(Played(make_env, tuple(tasks)))
+        return found
 
     def _privileged(self, tokenizer: Any) -> Privileged | None:
         run, settings = self._configuration.run, self._configuration.settings

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from agentgym_suite.prompts import StepPrompt
 from agentgym_suite.trainers.cloning import CloningSettings, CloningStep, clone
 from agentgym_suite.trainers.collector import Collector, RolloutSettings, plan_groups
 from agentgym_suite.trainers.demonstrations import (
+    Demonstration,
     Targets,
     cover,
     demonstrate,
@@ -37,7 +38,8 @@ class StartSettings:
         horizon: most steps of an episode.
         max_new_tokens: most tokens of a reply.
         noise: probability that the teacher errs at a step.
-        rounds: episodes of the teacher on each task.
+        rounds: episodes of the teacher on each task that will be trained on.
+        lesson_rounds: episodes of the teacher on each task of a lesson.
         targets: what is imitated.
         skipped: actions that the teacher never errs with, since they tell nothing.
         told: share of the demonstrations that carry privileged information, as TASPO's teacher
@@ -52,7 +54,8 @@ class StartSettings:
     horizon: int = 20
     max_new_tokens: int = 12
     noise: float = 0.4
-    rounds: int = 4
+    rounds: int = 12
+    lesson_rounds: int = 2
     targets: Targets = "executed"
     skipped: frozenset[str] = frozenset(("help", "inventory", "look"))
     told: float = 0.3
@@ -67,7 +70,7 @@ def make_start(
     settings: StartSettings,
     on_step: Callable[[CloningStep], None] | None = None,
     *,
-    lessons: Played | None = None,
+    lessons: Sequence[Played] = (),
 ) -> float:
     """Build, clone and write a tiny policy.
 
@@ -76,25 +79,15 @@ def make_start(
         folder: where the policy goes.
         settings: how.
         on_step: told each optimizer step.
-        lessons: what the teacher shows; the training tasks themselves when None.
+        lessons: what the teacher shows besides, so that the policy reads rather than remembers.
 
     Returns:
         The share of the training tasks that the policy wins at temperature 1.
     """
     play = PlaySettings(prompt=StepPrompt(settings.prompt), max_steps=settings.horizon)
-    lessons = lessons or played
-    shown = demonstrate(
-        lessons.make_env,
-        lessons.tasks,
-        play,
-        noise=settings.noise,
-        rounds=settings.rounds,
-        seed=settings.seed,
-        targets=settings.targets,
-        skipped=settings.skipped,
-        hinting=Hinting(RuleAnalyzer()) if settings.told else None,
-        told=settings.told,
-    )
+    shown = _shown(played, play, settings.rounds, settings)
+    for lesson in lessons:
+        shown += _shown(lesson, play, settings.lesson_rounds, settings)
     known = (*played.tasks, *played.unseen)
     requests = [EpisodeRequest(task_id, settings.seed) for task_id in known]
     texts = cover(play_all(played.make_env, noisy_teacher(0.0), requests, play))
@@ -124,3 +117,20 @@ def make_start(
             on_step(step)
     save_policy(folder, model, tokenizer, prompt=settings.prompt)
     return won
+
+
+def _shown(
+    lesson: Played, play: PlaySettings, rounds: int, settings: StartSettings
+) -> list[Demonstration]:
+    return demonstrate(
+        lesson.make_env,
+        lesson.tasks,
+        play,
+        noise=settings.noise,
+        rounds=rounds,
+        seed=settings.seed,
+        targets=settings.targets,
+        skipped=settings.skipped,
+        hinting=Hinting(RuleAnalyzer()) if settings.told else None,
+        told=settings.told,
+    )

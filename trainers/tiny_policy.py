@@ -48,11 +48,11 @@ class TinyShape:
             with more than the 0.02 of wide ones.
     """
 
-    hidden: int = 128
-    layers: int = 4
-    mlp: int = 384
-    heads: int = 4
-    kv_heads: int = 2
+    hidden: int = 96
+    layers: int = 3
+    mlp: int = 256
+    heads: int = 3
+    kv_heads: int = 3
     head_width: int = 32
     window: int = 2048
     spread: float = 0.06
