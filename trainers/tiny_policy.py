@@ -1,4 +1,4 @@
-"""A policy of about a million parameters for learning on a CPU: words, weights and files.
+"""A policy of a third of a million parameters for learning on a CPU: words, weights and files.
 
 The tokenizer knows the words of one environment and is exact in both directions; the network is
 a small Qwen3. Both are saved as plain Hugging Face files, so every engine loads them as any model.
