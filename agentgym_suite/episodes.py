@@ -152,7 +152,8 @@ class Episode:
     """One finished (or failed) episode; trainers and evaluation derive everything from it.
 
     ``steps`` and all numbers are of its only round, or of the last one where the agent reflects
-    on failed rounds; ``earlier`` holds those.
+    on failed rounds; ``earlier`` holds those. ``next_turn`` is what the agent would have been asked
+    next where the episode was cut, if ``PlaySettings.keep_next_turn`` wanted it.
     """
 
     task_id: str
@@ -170,6 +171,7 @@ class Episode:
     provenance: str
     wall_s: float = field(compare=False, default=0.0)
     earlier: tuple[EarlierRound, ...] = ()
+    next_turn: Turn | None = field(compare=False, default=None)
 
 
 class Agent(Protocol):
@@ -233,6 +235,8 @@ class PlaySettings:
         max_rounds: how often the task may be played in one episode. After a round that failed, the
             agent reflects and plays from the beginning; it is told of its failure, which no
             ordinary agent is.
+        keep_next_turn: keep what the agent would be asked next where an episode is cut; a value
+            of the state behind the cut is read there.
 
     Raises:
         UsageError: on an unknown reply format or a bound out of its range.
@@ -243,6 +247,7 @@ class PlaySettings:
     reward: RewardPreset = RewardPreset()
     max_steps: int | None = None
     max_rounds: int = 1
+    keep_next_turn: bool = False
 
     def __post_init__(self) -> None:
         if self.reply_format not in REPLY_FORMATS:

@@ -62,6 +62,7 @@ class EpisodeRecorder:
         self.task = Task(request.task_id, -1, "")
         self.info: Mapping[str, Any] = {}
         self.provenance = ""
+        self.next_turn: Turn | None = None
         self.phase: Literal["env", "agent"] = "env"
         self.abandoned = threading.Event()
         self.started = time.perf_counter()
@@ -92,6 +93,7 @@ class EpisodeRecorder:
             provenance=self.provenance,
             wall_s=time.perf_counter() - self.started,
             earlier=tuple(self.earlier),
+            next_turn=self.next_turn if failure is None else None,
         )
 
     def _outcome(self, success: bool, failure: Failure | None) -> Outcome:
@@ -168,12 +170,16 @@ def _play_through(
         observation = _play_round(env, agent, record, settings, wait)
         last_round = len(record.earlier) + 1 >= settings.max_rounds
         if last_round or record.info["success"] or record.abandoned.is_set():
-            return
+            break
         record.phase = "agent"
         if not isinstance(agent, ReflectingAgent):
             raise TypeError(f"{type(agent).__name__} has no reflect(); play it without reflections")
         turn = _turn(env, observation, record, settings, RenderedPrompt(()))
         record.begin_again(_resolved(agent.reflect(turn, tuple(record.earlier)), wait))
+    if settings.keep_next_turn and record.steps and not record.steps[-1].terminated:
+        record.phase = "agent"
+        prompt = _prompt(game_of(env), observation, record, settings.prompt)
+        record.next_turn = _turn(env, observation, record, settings, prompt)
 
 
 def _play_round(

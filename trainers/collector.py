@@ -160,11 +160,7 @@ class Collector:
             why = failures[-1].failure if failures else None
             raise EnvError(f"every trajectory failed, the last with: {why and why.message}")
         return Collection(
-            rows=tuple(
-                row
-                for episode in episodes
-                for row in episode_rows(episode, env_id=self._settings.env_id)
-            ),
+            rows=tuple(row for episode in episodes for row in self._rows(episode)),
             episodes=tuple(episodes),
             failures=tuple(failures),
             dropped=len(requests) - len(episodes),
@@ -172,6 +168,11 @@ class Collector:
             wall_s=time.perf_counter() - started,
             model_s=0.0,
         )
+
+    def _rows(self, episode: Episode) -> tuple[StepRow, ...]:
+        after = episode.next_turn
+        ids = self._tokenizer.chat_ids(after.messages, after.tools) if after is not None else ()
+        return episode_rows(episode, env_id=self._settings.env_id, next_prompt_ids=ids)
 
     def _kept(
         self, requests: Sequence[EpisodeRequest], played: dict[tuple[str, int], Episode]

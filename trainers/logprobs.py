@@ -98,6 +98,19 @@ def policy_outputs(
     )
 
 
+def boundary_margins(model: Any, prompts: Sequence[Ids], settings: Forward) -> Tensor:
+    """Margin of the value tokens at the last token of each prompt ``[n]``.
+
+    Raises:
+        UsageError: the settings name no value tokens.
+    """
+    if settings.value_ids is None:
+        raise UsageError("no value tokens are set; give Forward the ids of both")
+    nothing: list[Ids] = [()] * len(prompts)
+    states = boundary_states(model.base_model, prompts, nothing, share_prefix=settings.share_prefix)
+    return _margins(states[:, 0], model.get_output_embeddings(), settings.value_ids)
+
+
 def token_scores(
     states: Tensor, head: Any, ids: Tensor, settings: Forward
 ) -> tuple[Tensor, Tensor | None]:

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from agentgym_suite.errors import UsageError
 from agentgym_suite.trainers.algorithm import Algorithm, PolicyOutputs
 from agentgym_suite.trainers.batch import StepBatch
 from agentgym_suite.trainers.hidden_states import Ids, length_buckets
-from agentgym_suite.trainers.logprobs import Forward, policy_outputs
+from agentgym_suite.trainers.logprobs import Forward, boundary_margins, policy_outputs
 from agentgym_suite.trainers.models import boundary_values, token_values
 
 
@@ -65,18 +67,59 @@ def critic_pass(batch: StepBatch, critic: Any, kind: str, most_tokens: int) -> S
     """Fill ``v_old`` (kind "boundary") or ``token_values`` (kind "token")."""
     prompts = [row.prompt_ids for row in batch.rows]
     if kind == "boundary":
-        values = torch.zeros(len(batch), dtype=torch.float64)
-        with torch.no_grad():
-            for numbers in length_buckets([len(prompt) for prompt in prompts], most_tokens):
-                found = boundary_values(critic, [prompts[number] for number in numbers])
-                values[numbers] = found.double().cpu()
-        return batch.with_columns(v_old=values)
+        read = partial(boundary_values, critic)
+        return batch.with_columns(v_old=_at_boundaries(prompts, read, most_tokens))
     table = torch.zeros(batch.response_mask.shape, dtype=torch.float64)
     with torch.no_grad():
         for numbers in _buckets(batch, prompts, most_tokens):
             found = token_values(critic, batch.select(numbers)).double().cpu()
             table[torch.tensor(numbers), : found.shape[1]] = found
     return batch.with_columns(token_values=table)
+
+
+def bootstrap_pass(
+    batch: StepBatch,
+    algorithm: Algorithm,
+    policy: Any,
+    critic: Any,
+    forward: Forward,
+    most_tokens: int,
+) -> StepBatch:
+    """Fill ``bootstrap``: V at the prompt behind the last observation of a trajectory that was cut.
+
+    A critic of either kind is read at the prompt's last token, where the value before the next
+    token would stand; without a critic, V comes from the policy's value tokens.
+
+    Args:
+        batch: rows of whole trajectories, with ``next_prompt_ids`` where they were cut.
+        algorithm: reads values out of margins.
+        policy: the frozen rollout weights.
+        critic: None where the policy itself is read.
+        forward: how the policy is read.
+        most_tokens: padded tokens at a time.
+
+    Raises:
+        UsageError: a trajectory that was cut has no prompt behind it.
+    """
+    cut = [
+        n for n, row in enumerate(batch.rows) if row.is_last and not (row.terminated or row.is_pad)
+    ]
+    for number in cut:
+        if not batch.rows[number].next_prompt_ids:
+            raise UsageError(
+                f"trajectory {batch.rows[number].trajectory_id!r} was cut and has no "
+                "next_prompt_ids; play it with keep_next_turn"
+            )
+
+    def read(prompts: Sequence[Ids]) -> Tensor:
+        if critic is not None:
+            return boundary_values(critic, prompts)
+        return algorithm.read_out(boundary_margins(policy, prompts, forward))
+
+    values = torch.zeros(len(batch), dtype=torch.float64)
+    prompts = [batch.rows[number].next_prompt_ids for number in cut]
+    values[cut] = _at_boundaries(prompts, read, most_tokens)
+    return batch.with_columns(bootstrap=values)
 
 
 def scored(
@@ -124,6 +167,17 @@ def scored(
         v_margin=gathered(lambda found: found.v_margin),
         q_margin=gathered(lambda found: found.q_margin),
     )
+
+
+def _at_boundaries(
+    prompts: Sequence[Ids], read: Callable[[Sequence[Ids]], Tensor], most_tokens: int
+) -> Tensor:
+    """One number at the last token of each prompt, float64 on the host."""
+    values = torch.zeros(len(prompts), dtype=torch.float64)
+    with torch.no_grad():
+        for numbers in length_buckets([len(prompt) for prompt in prompts], most_tokens):
+            values[numbers] = read([prompts[number] for number in numbers]).double().cpu()
+    return values
 
 
 def _buckets(batch: StepBatch, prompts: Sequence[Ids], most_tokens: int) -> list[list[int]]:

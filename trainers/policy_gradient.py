@@ -71,6 +71,14 @@ class PolicyGradient(Generic[Config]):
     name: ClassVar[str]
     config: Config
 
+    def __post_init__(self) -> None:
+        needs = self.needs
+        if needs.bootstrap and needs.critic == "none" and not needs.value_tokens:
+            raise UsageError(
+                f"{self.name} has no value to take after a truncated trajectory; set "
+                "bootstrap_truncated to false"
+            )
+
     @property
     def needs(self) -> Needs:
         """What the loop must provide; a subclass adds to it with ``replace``."""

@@ -46,8 +46,8 @@ class StepRow:
         anchor: the observation as text, whitespace kept; equal anchors are one state (GiGPO).
         pi_text: privileged information of this trajectory, "" for none.
         action_mask: 1 on the response tokens of the executable action; () when unknown.
-        next_prompt_ids: the prompt after the last observation of a truncated trajectory, where
-            its value may be bootstrapped; () otherwise.
+        next_prompt_ids: the prompt after the last observation of a trajectory that was cut before
+            it terminated, where its value may be bootstrapped; () otherwise.
         is_pad: a row added for shape alone; it has no weight in anything.
     """
 
@@ -163,7 +163,7 @@ def episode_rows(
                 invalid_reason=step.error,
                 finish_reason=trace.finish_reason,
                 anchor=step.observation,
-                next_prompt_ids=tuple(next_prompt_ids) if truncated else (),
+                next_prompt_ids=() if step.terminated or not last else tuple(next_prompt_ids),
             )
         )
     return tuple(rows)
@@ -221,7 +221,7 @@ def _check_tokens(where: str, row: StepRow, reserved: frozenset[int]) -> None:
             )
     if row.is_pad and any(row.response_mask):
         raise UsageError(f"{where}: response_mask of a pad row is not 0; a pad has no tokens")
-    if found := reserved.intersection(row.prompt_ids + row.response_ids):
+    if found := reserved.intersection(row.prompt_ids + row.response_ids + row.next_prompt_ids):
         raise UsageError(
             f"{where}: id {min(found)} is a reserved value token; ban it in sampling and prompts"
         )

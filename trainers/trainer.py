@@ -40,7 +40,12 @@ from agentgym_suite.trainers.logprobs import Forward
 from agentgym_suite.trainers.metrics import FINAL, MetricsLog
 from agentgym_suite.trainers.minibatch import minibatches, padding_share
 from agentgym_suite.trainers.models import frozen_copy, make_critic
-from agentgym_suite.trainers.passes import critic_pass, old_policy_pass, reference_pass
+from agentgym_suite.trainers.passes import (
+    bootstrap_pass,
+    critic_pass,
+    old_policy_pass,
+    reference_pass,
+)
 from agentgym_suite.trainers.privileged_rows import Privileged
 from agentgym_suite.trainers.registry import make_algorithm
 from agentgym_suite.trainers.run_settings import Configuration
@@ -214,9 +219,11 @@ class Trainer:
         batch = old_policy_pass(batch, self.policy, self.algorithm, self.forward, tokens)
         if self.reference is not None:
             batch = reference_pass(batch, self.reference, self.forward, tokens)
-        if needs.critic != "none":
-            critic = self.learners["critic"].model
+        critic = self.learners["critic"].model if needs.critic != "none" else None
+        if critic is not None:
             batch = critic_pass(batch, critic, needs.critic, tokens)
+        if needs.bootstrap:
+            batch = bootstrap_pass(batch, self.algorithm, self.policy, critic, self.forward, tokens)
         if self._privileged is not None:
             batch = self._privileged.scored(batch, self.policy, self.forward, tokens)
         return batch
@@ -279,6 +286,7 @@ class Trainer:
             reply_format=prompt_template(run.prompt).reply_format,
             reward=reward_preset(run.reward),
             max_steps=run.horizon or None,
+            keep_next_turn=self.algorithm.needs.bootstrap,
         )
         rollout = RolloutSettings(
             env_id=run.env,
@@ -355,7 +363,6 @@ def collection_metrics(collection: Collection) -> dict[str, float]:
 def _refuse_unmet(algorithm: Algorithm, privileged: Privileged | None) -> None:
     needs = algorithm.needs
     unmet = {
-        "the value after a truncated trajectory (bootstrap_truncated)": needs.bootstrap,
         "a divergence over the whole vocabulary": needs.divergence != "none",
         "another model as teacher": needs.teacher == "model",
         "privileged information": needs.teacher == "privileged" and privileged is None,

@@ -164,7 +164,6 @@ def test_a_loss_that_is_no_number_leaves_the_weights(
 @pytest.mark.parametrize(
     ("algorithm", "given", "named"),
     [
-        ("capo", {"bootstrap_truncated": True}, "bootstrap_truncated"),
         ("taspo", {}, "privileged information"),
         ("dapo", {"filter_groups": True}, "drawn again"),
     ],
