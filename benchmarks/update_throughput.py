@@ -87,8 +87,8 @@ def response_pass(model: Any, prompts: list[list[int]], responses: list[list[int
         states = boundary_states(model.base_model, [prompts[number] for number in bucket], chosen)
         ids = torch.tensor(chosen).flatten()
         flat = states[:, :-1].reshape(len(ids), -1)
-        scores, _ = token_scores(flat, model.get_output_embeddings(), ids, settings)
-        loss = -scores.sum() / tokens
+        scores = token_scores(flat, model.get_output_embeddings(), ids, settings)
+        loss = -scores.logprobs.sum() / tokens
         loss.backward()
         total += float(loss.detach())
     return total

@@ -23,8 +23,15 @@ from agentgym_suite.files import write_atomic
 from agentgym_suite.trainers.batch import ROW_COLUMNS, TOKEN_COLUMNS, StepBatch, collate
 from agentgym_suite.trainers.rows import StepRow
 
-SCHEMA = "step_batch/1"
-_RAGGED_IDS = ("prompt_ids", "response_ids", "response_mask", "action_mask", "next_prompt_ids")
+SCHEMA = "step_batch/2"
+_RAGGED_IDS = (
+    "prompt_ids",
+    "response_ids",
+    "response_mask",
+    "action_mask",
+    "teacher_prompt_ids",
+    "next_prompt_ids",
+)
 _RAGGED = (*_RAGGED_IDS, "rollout_logprobs")
 _SCALARS = tuple(field.name for field in fields(StepRow) if field.name not in _RAGGED)
 

@@ -146,11 +146,10 @@ def imitation_loss(
     lengths = torch.tensor([len(tail) for tail in tails])
     columns = torch.arange(states.shape[1] - 1)
     at = (columns < lengths[:, None]).nonzero(as_tuple=True)
-    ids = torch.tensor([token for tail in tails for token in tail], device=states.device)
-    scores, _ = token_scores(states[:, :-1][at], model.get_output_embeddings(), ids, Forward())
-    prompts = torch.tensor([len(p) - count for (p, _), count in zip(pairs, read, strict=True)])
-    weights = torch.where(columns < prompts[:, None], prompt_weight, 1.0)[at]
-    return -(scores * weights.to(scores)).sum()
+    ids = torch.tensor([token for response in responses for token in response])
+    head = model.get_output_embeddings()
+    scores = token_scores(states[:, :-1][at], head, ids.to(states.device), Forward())
+    return -scores.logprobs.sum()
 
 
 def _descend(

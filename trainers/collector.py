@@ -77,6 +77,23 @@ class Collection:
     model_s: float = field(default=0.0, compare=False)
 
 
+def collection_metrics(collection: Collection) -> dict[str, float]:
+    """What an iteration's trajectories were like."""
+    rows, episodes = collection.rows, collection.episodes
+    lengths = [row.length for row in rows]
+    return {
+        "rollout/success": sum(e.success for e in episodes) / len(episodes),
+        "rollout/reward": sum(row.reward for row in rows) / len(episodes),
+        "rollout/steps": len(rows) / len(episodes),
+        "rollout/response_tokens": sum(lengths) / len(rows),
+        "rollout/prompt_tokens": sum(len(row.prompt_ids) for row in rows) / len(rows),
+        "rollout/invalid": sum(not row.valid_action for row in rows) / len(rows),
+        "rollout/cut": sum(row.finish_reason == "length" for row in rows) / len(rows),
+        "rollout/failures": float(len(collection.failures)),
+        "rollout/dropped": float(collection.dropped),
+    }
+
+
 def derived_seed(*parts: int | str) -> int:
     """A seed from 0 to below 2**63 that is a function of its parts."""
     text = "\x1f".join(map(str, parts)).encode()

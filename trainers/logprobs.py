@@ -7,9 +7,9 @@ the memory and much of the time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -19,6 +19,9 @@ from agentgym_suite.errors import UsageError
 from agentgym_suite.trainers.algorithm import PolicyOutputs
 from agentgym_suite.trainers.batch import StepBatch
 from agentgym_suite.trainers.hidden_states import Ids, boundary_states
+from agentgym_suite.trainers.losses import Divergence, full_divergence
+from agentgym_suite.trainers.teachers import Teacher
+from agentgym_suite.trainers.value_basis import kept_logits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +33,7 @@ class Forward:
         banned_ids: removed from the distribution before anything else, as in the rollout.
         value_ids: the positive and the negative value token, where values are read from them.
         entropy: whether the entropy of each token's distribution is wanted.
+        divergence: to the teacher's distribution over the whole vocabulary, where it is wanted.
         share_prefix: compute prompts that several rows have only once.
         most_logits: logits that exist at a time, in numbers.
 
@@ -41,6 +45,7 @@ class Forward:
     banned_ids: tuple[int, ...] = ()
     value_ids: tuple[int, int] | None = None
     entropy: bool = False
+    divergence: Divergence | Literal["none"] = "none"
     share_prefix: bool = False
     most_logits: int = 1 << 23
 
@@ -50,6 +55,35 @@ class Forward:
         if self.most_logits < 1:
             raise UsageError(f"most_logits is {self.most_logits}; give at least 1")
 
+    @property
+    def logprobs_only(self) -> Forward:
+        """The same for a model that is asked for log-probabilities and nothing else."""
+        return replace(self, entropy=False, value_ids=None, divergence="none")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenScores:
+    """What the policy says of single tokens ``[k]``; None where it was not asked."""
+
+    logprobs: Tensor
+    entropy: Tensor | None = None
+    divergence: Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TeacherStates:
+    """Where the teacher stands before each token.
+
+    Attributes:
+        states: ``[k, width]`` of the teacher, without a gradient.
+        head: its linear layer of the logits.
+        banned_ids: rows of its output that no reply has.
+    """
+
+    states: Tensor
+    head: Any
+    banned_ids: tuple[int, ...] = ()
+
 
 def policy_outputs(
     model: Any,
@@ -57,6 +91,7 @@ def policy_outputs(
     settings: Forward,
     *,
     prompts: Sequence[Ids] | None = None,
+    teacher: Teacher | None = None,
 ) -> PolicyOutputs:
     """What the policy says of the rows of a micro-batch.
 
@@ -65,10 +100,17 @@ def policy_outputs(
         micro: the rows.
         settings: how it is read.
         prompts: other prompts of the rows, such as those with privileged information.
+        teacher: whose distributions a divergence is taken to, behind ``teacher_prompt_ids``.
 
     Returns:
-        Log-probabilities (and entropy) in float32 or wider, ``[n, R]``, 0 outside the mask.
+        Log-probabilities (and entropy, divergence) in float32 or wider, ``[n, R]``, 0 outside the
+        mask; the divergence of a row without a teacher's prompt means nothing.
+
+    Raises:
+        UsageError: left padding, or a divergence is wanted and there is no teacher.
     """
+    if micro.side == "left":
+        raise UsageError("the response columns are padded on the left; collate with side='right'")
     responses = [row.response_ids for row in micro.rows]
     states = boundary_states(
         model.base_model,
@@ -78,12 +120,19 @@ def policy_outputs(
     )
     head = model.get_output_embeddings()
     mask = micro.response_mask.to(states.device)
-    if micro.side == "left":
-        raise UsageError("the response columns are padded on the left; collate with side='right'")
     at = mask.nonzero(as_tuple=True)
     ids = micro.response_ids.to(states.device)[at]
-    logprobs, entropy = token_scores(states[:, :-1][at], head, ids, settings)
-    table = torch.zeros(mask.shape, dtype=logprobs.dtype, device=states.device)
+    taught = None
+    if settings.divergence != "none":
+        if teacher is None:
+            raise UsageError(f"divergence is {settings.divergence!r}; give the teacher it is to")
+        taught = _teacher_states(teacher, micro, mask)
+    scores = token_scores(states[:, :-1][at], head, ids, settings, taught)
+    table = torch.zeros(mask.shape, dtype=scores.logprobs.dtype, device=states.device)
+
+    def placed(values: Tensor | None) -> Tensor | None:
+        return None if values is None else table.index_put(at, values)
+
     v_margin = q_margin = None
     if settings.value_ids is not None:
         ends = torch.tensor([len(response) for response in responses], device=states.device)
@@ -91,8 +140,9 @@ def policy_outputs(
         v_margin = _margins(states[:, 0], head, settings.value_ids)
         q_margin = _margins(q_states, head, settings.value_ids)
     return PolicyOutputs(
-        logprobs=table.index_put(at, logprobs),
-        entropy=table.index_put(at, entropy) if entropy is not None else None,
+        logprobs=table.index_put(at, scores.logprobs),
+        entropy=placed(scores.entropy),
+        divergence=placed(scores.divergence),
         v_margin=v_margin,
         q_margin=q_margin,
     )
@@ -112,46 +162,91 @@ def boundary_margins(model: Any, prompts: Sequence[Ids], settings: Forward) -> T
 
 
 def token_scores(
-    states: Tensor, head: Any, ids: Tensor, settings: Forward
-) -> tuple[Tensor, Tensor | None]:
-    """Log-probability of each id (and entropy of its distribution) from the state before it.
+    states: Tensor,
+    head: Any,
+    ids: Tensor,
+    settings: Forward,
+    teacher: TeacherStates | None = None,
+) -> TokenScores:
+    """Log-probability of each id from the state before it, and what else is wanted of it.
+
+    Logits exist for some tokens at a time, the policy's and the teacher's, and are made again in
+    the backward pass.
 
     Args:
         states: ``[k, width]``.
         head: the linear layer of the logits.
         ids: ``[k]``.
-        settings: temperature, bans, whether entropy is wanted, logits at a time.
+        settings: temperature, bans, what is wanted, logits at a time.
+        teacher: its states before the same ids, where a divergence is wanted.
     """
-    rows = max(1, settings.most_logits // head.weight.shape[0])
+    width = head.weight.shape[0] + (teacher.head.weight.shape[0] if teacher is not None else 0)
+    rows = max(1, settings.most_logits // width)
     keep = torch.is_grad_enabled() and len(ids) > rows
-    scores, entropies = [], []
+    parts: list[TokenScores] = []
     for start in range(0, len(ids), rows):
-        part = (states[start : start + rows], head, ids[start : start + rows], settings)
+        here = slice(start, start + rows)
+        told = None if teacher is None else replace(teacher, states=teacher.states[here])
+        part = (states[here], head, ids[here], settings, told)
         if keep:
-            score, entropy = checkpoint(_chunk_scores, *part, use_reentrant=False)
+            parts.append(checkpoint(_chunk_scores, *part, use_reentrant=False))
         else:
-            score, entropy = _chunk_scores(*part)
-        scores.append(score)
-        entropies.append(entropy)
-    if not scores:
+            parts.append(_chunk_scores(*part))
+    if not parts:
         empty = _wide(states.sum(-1))  # no token, yet part of the graph
-        return empty, empty if settings.entropy else None
-    return torch.cat(scores), torch.cat(entropies) if settings.entropy else None
+        return TokenScores(empty, empty, empty)
+    return TokenScores(
+        torch.cat([part.logprobs for part in parts]),
+        _joined(part.entropy for part in parts),
+        _joined(part.divergence for part in parts),
+    )
 
 
 def _chunk_scores(
-    states: Tensor, head: Any, ids: Tensor, settings: Forward
-) -> tuple[Tensor, Tensor]:
+    states: Tensor, head: Any, ids: Tensor, settings: Forward, teacher: TeacherStates | None
+) -> TokenScores:
     logits = _wide(head(states)) / settings.temperature
     banned = torch.tensor(settings.banned_ids, dtype=torch.long, device=logits.device)
     kept = logits.index_fill(1, banned, float("-inf")) if len(banned) else logits
     normaliser = torch.logsumexp(kept, dim=1)
-    scores = kept.gather(1, ids[:, None]).squeeze(1) - normaliser
-    if not settings.entropy:
-        return scores, scores.detach()
-    # the banned ones weigh 0 with finite logits: -inf times 0 has no gradient
-    weighed = (kept - normaliser[:, None]).exp() * logits.index_fill(1, banned, 0.0)
-    return scores, normaliser - weighed.sum(1)
+    logprobs = kept.gather(1, ids[:, None]).squeeze(1) - normaliser
+    entropy = divergence = None
+    if settings.entropy:
+        # the banned ones weigh 0 with finite logits: -inf times 0 has no gradient
+        weighed = (kept - normaliser[:, None]).exp() * logits.index_fill(1, banned, 0.0)
+        entropy = normaliser - weighed.sum(1)
+    if teacher is not None and settings.divergence != "none":
+        with torch.no_grad():
+            told = _wide(teacher.head(teacher.states)) / settings.temperature
+        divergence = full_divergence(
+            kept_logits(logits, settings.banned_ids),
+            kept_logits(told, teacher.banned_ids).to(logits.dtype),
+            settings.divergence,
+        )
+    return TokenScores(logprobs, entropy, divergence)
+
+
+def _teacher_states(teacher: Teacher, micro: StepBatch, mask: Tensor) -> TeacherStates:
+    """The teacher's states before every sampled token; 0 in rows that it does not score."""
+    told = [number for number, row in enumerate(micro.rows) if row.teacher_prompt_ids]
+    head = teacher.model.get_output_embeddings()
+    table = torch.zeros(
+        (*mask.shape, head.weight.shape[1]), dtype=head.weight.dtype, device=mask.device
+    )
+    if told:
+        with torch.no_grad():
+            found = boundary_states(
+                teacher.model.base_model,
+                [micro.rows[number].teacher_prompt_ids for number in told],
+                [micro.rows[number].response_ids for number in told],
+            )
+        table[told, : found.shape[1] - 1] = found[:, :-1].to(table)
+    return TeacherStates(table[mask], head, teacher.banned_ids)
+
+
+def _joined(parts: Iterable[Tensor | None]) -> Tensor | None:
+    found = [part for part in parts if part is not None]
+    return torch.cat(found) if found else None
 
 
 def _margins(states: Tensor, head: Any, value_ids: tuple[int, int]) -> Tensor:

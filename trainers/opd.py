@@ -23,7 +23,9 @@ class OpdConfig(DistillationConfig):
         "public_code": {},
     }
 
-    teacher_model: str = setting("", "folder of the teacher's weights")
+    teacher_model: str = setting(
+        "", "folder of the teacher's weights and tokenizer, or its name on the hub"
+    )
 
 
 @dataclass(frozen=True)

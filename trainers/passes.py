@@ -20,13 +20,14 @@ from agentgym_suite.trainers.batch import StepBatch
 from agentgym_suite.trainers.hidden_states import Ids, length_buckets
 from agentgym_suite.trainers.logprobs import Forward, boundary_margins, policy_outputs
 from agentgym_suite.trainers.models import boundary_values, token_values
+from agentgym_suite.trainers.teachers import Teacher
 
 
 def old_policy_pass(
     batch: StepBatch, policy: Any, algorithm: Algorithm, forward: Forward, most_tokens: int
 ) -> StepBatch:
     """Fill ``old_logprobs``, and V and Q where the policy itself is read for them."""
-    forward = replace(forward, entropy=False)
+    forward = replace(forward, entropy=False, divergence="none")
     outputs = scored(batch, policy, forward, most_tokens)
     batch = batch.with_columns(old_logprobs=outputs.logprobs)
     if outputs.v_margin is None or outputs.q_margin is None:
@@ -40,26 +41,22 @@ def reference_pass(
     batch: StepBatch, reference: Any, forward: Forward, most_tokens: int
 ) -> StepBatch:
     """Fill ``ref_logprobs``."""
-    forward = replace(forward, entropy=False, value_ids=None)
+    forward = forward.logprobs_only
     return batch.with_columns(ref_logprobs=scored(batch, reference, forward, most_tokens).logprobs)
 
 
 def teacher_pass(
-    batch: StepBatch,
-    teacher: Any,
-    prompts: Sequence[Ids | None],
-    forward: Forward,
-    most_tokens: int,
+    batch: StepBatch, teacher: Teacher, forward: Forward, most_tokens: int
 ) -> StepBatch:
-    """Fill ``teacher_logprobs``: the same responses behind other prompts; NaN where None."""
-    told = [number for number, prompt in enumerate(prompts) if prompt is not None]
+    """Fill ``teacher_logprobs``: the same responses behind the teacher's prompts; NaN without."""
+    told = [number for number, row in enumerate(batch.rows) if row.teacher_prompt_ids]
     column = torch.full(batch.response_mask.shape, float("nan"), dtype=torch.float64)
     if told:
-        forward = replace(forward, entropy=False, value_ids=None)
-        part = batch.select(told)
-        given = [prompt for prompt in prompts if prompt is not None]
-        found = scored(part, teacher, forward, most_tokens, prompts=given).logprobs
-        column[torch.tensor(told), : found.shape[1]] = found.double()
+        forward = replace(forward.logprobs_only, banned_ids=teacher.banned_ids)
+        prompts = [batch.rows[number].teacher_prompt_ids for number in told]
+        found = scored(batch.select(told), teacher.model, forward, most_tokens, prompts=prompts)
+        logprobs = found.logprobs
+        column[torch.tensor(told), : logprobs.shape[1]] = logprobs.double()
     return batch.with_columns(teacher_logprobs=column)
 
 

@@ -1,20 +1,24 @@
-"""Privileged information in a training iteration: who is told what, and the teacher's scores."""
+"""Privileged information in a training iteration: who is told what, and what a teacher reads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from agentgym_suite.engines.tokens import ChatTokenizer
 from agentgym_suite.trainers.action_span import ACTION_RULES, step_action_mask
-from agentgym_suite.trainers.batch import StepBatch
 from agentgym_suite.trainers.collector import Collection
 from agentgym_suite.trainers.hinting import Hinting, trajectory_name
-from agentgym_suite.trainers.logprobs import Forward
-from agentgym_suite.trainers.passes import teacher_pass
-from agentgym_suite.trainers.privileged import teacher_rows
+from agentgym_suite.trainers.privileged import PiPosition, Render, teacher_rows
 from agentgym_suite.trainers.rows import StepRow
+
+
+@dataclass(frozen=True, slots=True)
+class ToldRows:
+    """The rows of an iteration with their privileged information, and what to log of it."""
+
+    rows: tuple[StepRow, ...]
+    metrics: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,8 @@ class Privileged:
         encode: text to ids, without a template's tokens.
         reply_format: what of a reply is the executable action.
         tokens: budget of the privileged text.
+        position: where it stands in the teacher's prompt.
+        render: messages to the prompt's ids as in the rollout, for position ``user_turn``.
     """
 
     hinting: Hinting
@@ -34,9 +40,11 @@ class Privileged:
     encode: Callable[[str], Sequence[int]]
     reply_format: str
     tokens: int
+    position: PiPosition = "prefix"
+    render: Render | None = None
 
-    def told(self, collection: Collection, iteration: int) -> tuple[StepRow, ...]:
-        """The rows with the text of their trajectory and the mask of their action."""
+    def told(self, collection: Collection, iteration: int) -> ToldRows:
+        """The rows with the text of their trajectory, the teacher's prompt, the action's mask."""
         hints = self.hinting.hints(collection.episodes, iteration)
         rule = ACTION_RULES[self.reply_format]
         steps = {
@@ -44,24 +52,30 @@ class Privileged:
             for episode in collection.episodes
             for index, step in enumerate(episode.steps)
         }
-        return tuple(
+        played = [steps[row.trajectory_id, row.step_index] for row in collection.rows]
+        rows = [
             replace(
                 row,
                 pi_text=hints.texts.get(row.trajectory_id, ""),
                 action_mask=step_action_mask(
-                    steps[row.trajectory_id, row.step_index],
+                    step,
                     rule,
                     decode=self.tokenizer.text,
                     encode=self.encode,
                     end_ids=self.tokenizer.stop_ids,
                 ),
             )
-            for row in collection.rows
+            for row, step in zip(collection.rows, played, strict=True)
+        ]
+        read = teacher_rows(
+            rows,
+            self.encode,
+            budget=self.tokens,
+            position=self.position,
+            messages=[step.messages for step in played],
+            render=self.render,
         )
-
-    def scored(self, batch: StepBatch, teacher: Any, forward: Forward, tokens: int) -> StepBatch:
-        """Fill ``teacher_logprobs``: the frozen policy behind prompts with the text."""
-        told = teacher_rows(batch.rows, self.encode, budget=self.tokens)
-        prompts = dict(zip(told.numbers, (row.prompt_ids for row in told.rows), strict=True))
-        given = [prompts.get(number) for number in range(len(batch))]
-        return teacher_pass(batch, teacher, given, forward, tokens)
+        for number, row in zip(read.numbers, read.rows, strict=True):
+            rows[number] = replace(rows[number], teacher_prompt_ids=row.prompt_ids)
+        metrics = {f"hints/{name}": value for name, value in hints.metrics.items()}
+        return ToldRows(tuple(rows), metrics)

@@ -46,6 +46,8 @@ class StepRow:
         anchor: the observation as text, whitespace kept; equal anchors are one state (GiGPO).
         pi_text: privileged information of this trajectory, "" for none.
         action_mask: 1 on the response tokens of the executable action; () when unknown.
+        teacher_prompt_ids: the prompt behind which a teacher scores the response: the one with the
+            privileged text, or the plain one for another model; () where no teacher does.
         next_prompt_ids: the prompt after the last observation of a trajectory that was cut before
             it terminated, where its value may be bootstrapped; () otherwise.
         is_pad: a row added for shape alone; it has no weight in anything.
@@ -72,6 +74,7 @@ class StepRow:
     anchor: str = ""
     pi_text: str = ""
     action_mask: tuple[int, ...] = ()
+    teacher_prompt_ids: tuple[int, ...] = ()
     next_prompt_ids: tuple[int, ...] = ()
     is_pad: bool = False
 

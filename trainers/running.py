@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from agentgym_suite.alfworld.generated_files import publish_generated
-from agentgym_suite.alfworld.generator import DEFAULT_SEED
-from agentgym_suite.engines.loading import load_policy
+from agentgym_suite.engines.chat_tokenizer import TransformersChatTokenizer
+from agentgym_suite.engines.loading import load_policy, weights_digest
 from agentgym_suite.errors import UsageError
 from agentgym_suite.files import json_digest, make_folder, only_writer, write_json_atomic
+from agentgym_suite.game import game_of
 from agentgym_suite.machine import git_state, package_folder, package_versions
 from agentgym_suite.making import make_environment
 from agentgym_suite.prompts import prompt_template
 from agentgym_suite.renderers import RENDERER_FILE
 from agentgym_suite.rollouts import MakeEnv
+from agentgym_suite.trainers.analyzer import AnalyzerSettings
 from agentgym_suite.trainers.checkpoints import Progress
 from agentgym_suite.trainers.cloning import CloningSettings
 from agentgym_suite.trainers.hinting import Hinting
 from agentgym_suite.trainers.live_view import TrainingView
 from agentgym_suite.trainers.offline_analyzers import RuleAnalyzer
+from agentgym_suite.trainers.opd import OpdConfig
 from agentgym_suite.trainers.pi_sources import PiSource
-from agentgym_suite.trainers.privileged import plain_encode
+from agentgym_suite.trainers.privileged import PI_TOKENS, plain_encode
 from agentgym_suite.trainers.privileged_rows import Privileged
 from agentgym_suite.trainers.run_settings import Configuration
 from agentgym_suite.trainers.starts import StartSettings, make_start
-from agentgym_suite.trainers.task_lists import Played, select_tasks
-from agentgym_suite.trainers.trainer import Trainer
+from agentgym_suite.trainers.task_lists import select_tasks
+from agentgym_suite.trainers.teachers import check_vocabulary
+from agentgym_suite.trainers.trainer import Played, Trainer
 from agentgym_suite.versions import suite_version
 
 _HOUSEHOLDS = 300  # of a world that lessons are given in
@@ -85,14 +89,16 @@ class Training:
             unseen = select_tasks(make_env, run.unseen_split, run.most_admissible)
         played = Played(make_env, tuple(seen), tuple(unseen))
         loaded = load_policy(self._start(played), device="auto")
-        write_json_atomic(self._out / "run.json", self._record(played))
+        teacher = self._teacher(loaded.tokenizer)
+        write_json_atomic(self._out / "run.json", self._record(played, teacher))
         trainer = Trainer(
             self._configuration,
             loaded.module,
             loaded.tokenizer,
             played,
             self._out,
-            privileged=self._privileged(loaded.tokenizer),
+            privileged=self._privileged(loaded.tokenizer, make_env),
+            teacher=teacher,
             on_iteration=self._view.iterated,
             tensorboard=self._tensorboard,
         )
@@ -123,40 +129,45 @@ class Training:
             make_start(played, folder, settings, self._view.cloned, lessons=lessons)
         return folder
 
-    def _lessons(self) -> list[Played]:
-        """Households of other worlds for the teacher to show."""
-        run = self._configuration.run
-        if run.start_worlds and run.env != "ALFWorld-v0":
-            raise UsageError(
-                f"start_worlds is {run.start_worlds}, and worlds are generated for ALFWorld-v0 "
-                f"alone; leave it at 0 for {run.env}"
-            )
-        found = []
-        for number in range(1, run.start_worlds + 1):
-            folder = self._out / "worlds" / str(number)
-            publish_generated(folder, games=_HOUSEHOLDS, seed=DEFAULT_SEED + number)
-            make_env = self._make_env(str(folder))
-            tasks = select_tasks(make_env, "train", run.most_admissible)
-            found.append(Played(make_env, tuple(tasks)))
-        return found
+    def _teacher(self, tokenizer: Any) -> Any:
+        """The model that ``teacher_model`` names; None for algorithms without one."""
+        settings = self._configuration.settings
+        if not isinstance(settings, OpdConfig):
+            return None
+        if not settings.teacher_model:
+            raise UsageError("opd learns from another model; name it with --set teacher_model=DIR")
+        teacher = load_policy(settings.teacher_model, device="auto")
+        check_vocabulary(tokenizer, teacher.tokenizer, settings.teacher_model)
+        return teacher.module
 
-    def _privileged(self, tokenizer: Any) -> Privileged | None:
+    def _privileged(self, tokenizer: Any, make_env: MakeEnv) -> Privileged | None:
         run, settings = self._configuration.run, self._configuration.settings
         source: PiSource = getattr(settings, "pi_source", "none")
         if source == "none":
             return None
-        from agentgym_suite.engines.chat_tokenizer import TransformersChatTokenizer
-
+        chat = TransformersChatTokenizer(tokenizer)
+        with closing(make_env()) as env:
+            tools = game_of(env).tools
+        outcome = getattr(settings, "align_sees_outcome", False)
+        hinting = Hinting(
+            RuleAnalyzer(),
+            AnalyzerSettings(align_sees_outcome=outcome),
+            source=source,
+            audit=self._out / "audit",
+            seed=run.seed,
+        )
         return Privileged(
-            Hinting(RuleAnalyzer(), source=source, audit=self._out / "audit", seed=run.seed),
-            TransformersChatTokenizer(tokenizer),
+            hinting,
+            chat,
             plain_encode(tokenizer),
             prompt_template(run.prompt).reply_format,
-            getattr(settings, "pi_tokens", 256),
+            getattr(settings, "pi_tokens", PI_TOKENS),
+            getattr(settings, "pi_position", "prefix"),
+            lambda messages: chat.chat_ids(messages, tools),
         )
 
-    def _record(self, played: Played) -> dict[str, Any]:
-        return {
+    def _record(self, played: Played, teacher: Any) -> dict[str, Any]:
+        record = {
             "configuration": self._configuration.as_dict(),
             "config_digest": self._configuration.digest,
             "tasks": {"seen": json_digest(list(played.tasks)), "count": len(played.tasks)},
@@ -165,3 +176,6 @@ class Training:
             "git": git_state(package_folder()),
             "threads": torch.get_num_threads(),
         }
+        if teacher is not None:
+            record["teacher"] = {"weights": weights_digest(teacher)}
+        return record

@@ -33,6 +33,7 @@ from agentgym_suite.trainers.collector import (
     Collection,
     Collector,
     RolloutSettings,
+    collection_metrics,
     plan_groups,
 )
 from agentgym_suite.trainers.exports import generation_config, save_policy
@@ -45,12 +46,14 @@ from agentgym_suite.trainers.passes import (
     critic_pass,
     old_policy_pass,
     reference_pass,
+    teacher_pass,
 )
 from agentgym_suite.trainers.privileged_rows import Privileged
 from agentgym_suite.trainers.registry import make_algorithm
 from agentgym_suite.trainers.run_settings import Configuration
 from agentgym_suite.trainers.stats import OneRank, Reducer
-from agentgym_suite.trainers.task_lists import Played, drawn_tasks
+from agentgym_suite.trainers.task_lists import drawn_tasks
+from agentgym_suite.trainers.teachers import Teacher, other_teacher, own_teacher
 from agentgym_suite.trainers.update import Learner, Tally, update_critic, update_policy
 from agentgym_suite.trainers.value_basis import equalise_value_rows, value_token_ids
 
@@ -68,11 +71,13 @@ class Trainer:
         out: folder of the run.
         reducer: sums over ranks.
         privileged: makes privileged information, for algorithms with a teacher of that kind.
+        teacher: another model of the policy's vocabulary, for algorithms with a teacher of that
+            kind; never trained.
         on_iteration: told the metrics of each iteration.
         tensorboard: write TensorBoard's files, too.
 
     Raises:
-        UsageError: the algorithm needs something that this trainer does not have.
+        UsageError: the algorithm has a teacher, and what it teaches by is not given.
     """
 
     def __init__(
@@ -85,6 +90,7 @@ class Trainer:
         *,
         reducer: Reducer | None = None,
         privileged: Privileged | None = None,
+        teacher: Any = None,
         on_iteration: OnIteration | None = None,
         tensorboard: bool = False,
     ) -> None:
@@ -93,7 +99,7 @@ class Trainer:
         self.algorithm: Algorithm = make_algorithm(
             configuration.algorithm, configuration.preset, **vars(settings)
         )
-        _refuse_unmet(self.algorithm, privileged)
+        _check_teacher(self.algorithm, privileged, teacher)
         self.policy, self.tokenizer, self.played, self.out = policy, tokenizer, played, out
         self.progress = Progress()
         self._reducer = reducer or OneRank()
@@ -109,11 +115,17 @@ class Trainer:
                 equalise_value_rows(head, value_ids)
         suppressed = tuple(policy.generation_config.suppress_tokens or ())
         banned = tuple(sorted({*suppressed, *(value_ids or ())}))
+        self.teacher: Teacher | None = None
+        if needs.teacher == "model":
+            self.teacher, banned = other_teacher(teacher, policy, banned)
+        elif needs.teacher == "privileged":
+            self.teacher = own_teacher(policy, banned, stays=needs.divergence != "none")
         self.forward = Forward(
             temperature=run.temperature,
             banned_ids=banned,
             value_ids=value_ids,
             entropy=needs.entropy,
+            divergence=needs.divergence,
             share_prefix=run.share_prefix,
         )
         self.reference = frozen_copy(policy) if needs.reference else None
@@ -169,10 +181,12 @@ class Trainer:
         version = f"{self.configuration.digest}:{self.progress.iteration}"
         with _timed(seconds, "sync"):
             self.engine.load_weights(self.policy.state_dict(), version)
+            if self.teacher is not None:
+                self.teacher.begin(self.policy)
         with _timed(seconds, "rollout"):
             collection = self._collect(number)
         with _timed(seconds, "passes"):
-            batch = self._scored(collection, version, number)
+            batch, told = self._scored(collection, version, number)
         prepared = self.algorithm.prepare(batch, self._reducer)
         with _timed(seconds, "update"):
             learned = self._learn(prepared.batch, number)
@@ -184,7 +198,7 @@ class Trainer:
             wall_s=self.progress.wall_s + time.perf_counter() - began,
             cpu_s=self.progress.cpu_s + time.process_time() - cpu,
         )
-        values = {**collection_metrics(collection), **prepared.metrics, **learned}
+        values = {**collection_metrics(collection), **told, **prepared.metrics, **learned}
         values |= {f"seconds/{name}": value for name, value in seconds.items()}
         values["padding"] = padding_share(batch, run.micro_tokens)
         if run.evaluate_every and number % run.evaluate_every == 0:
@@ -206,15 +220,20 @@ class Trainer:
         requests = plan_groups(tasks, settings.rollouts, seed=run.seed, iteration=number)
         return self._collector(self._sampling).collect(requests)
 
-    def _scored(self, collection: Collection, version: str, number: int) -> StepBatch:
-        """The batch with every frozen column that the algorithm needs."""
+    def _scored(
+        self, collection: Collection, version: str, number: int
+    ) -> tuple[StepBatch, dict[str, float]]:
+        """The batch with every frozen column that the algorithm needs, and what was told."""
         stale = {row.policy_version for row in collection.rows} - {version}
         if stale:
             raise UsageError(f"rows were sampled by {min(stale)}, not {version}; collect anew")
         tokens, needs = self.configuration.run.micro_tokens, self.algorithm.needs
-        rows = collection.rows
-        if self._privileged is not None:
-            rows = self._privileged.told(collection, number)
+        rows, told = collection.rows, {}
+        if needs.teacher == "privileged" and self._privileged is not None:
+            found = self._privileged.told(collection, number)
+            rows, told = found.rows, dict(found.metrics)
+        elif needs.teacher == "model":
+            rows = tuple(replace(row, teacher_prompt_ids=row.prompt_ids) for row in rows)
         batch = collate(rows, reserved_ids=self.forward.value_ids or ())
         batch = old_policy_pass(batch, self.policy, self.algorithm, self.forward, tokens)
         if self.reference is not None:
@@ -224,9 +243,9 @@ class Trainer:
             batch = critic_pass(batch, critic, needs.critic, tokens)
         if needs.bootstrap:
             batch = bootstrap_pass(batch, self.algorithm, self.policy, critic, self.forward, tokens)
-        if self._privileged is not None:
-            batch = self._privileged.scored(batch, self.policy, self.forward, tokens)
-        return batch
+        if self.teacher is not None:
+            batch = teacher_pass(batch, self.teacher, self.forward, tokens)
+        return batch, told
 
     def _learn(self, batch: StepBatch, number: int) -> dict[str, float]:
         run, settings = self.configuration.run, self.configuration.settings
@@ -249,6 +268,7 @@ class Trainer:
                     self._reducer,
                     most_tokens=run.micro_tokens,
                     tally=tally,
+                    teacher=self.teacher,
                 )
                 if "critic" in self.learners:
                     update_critic(
@@ -343,37 +363,12 @@ class Trainer:
             self._on_iteration(self.progress.iteration, values)
 
 
-def collection_metrics(collection: Collection) -> dict[str, float]:
-    """What an iteration's trajectories were like."""
-    rows, episodes = collection.rows, collection.episodes
-    lengths = [row.length for row in rows]
-    return {
-        "rollout/success": sum(e.success for e in episodes) / len(episodes),
-        "rollout/reward": sum(row.reward for row in rows) / len(episodes),
-        "rollout/steps": len(rows) / len(episodes),
-        "rollout/response_tokens": sum(lengths) / len(rows),
-        "rollout/prompt_tokens": sum(len(row.prompt_ids) for row in rows) / len(rows),
-        "rollout/invalid": sum(not row.valid_action for row in rows) / len(rows),
-        "rollout/cut": sum(row.finish_reason == "length" for row in rows) / len(rows),
-        "rollout/failures": float(len(collection.failures)),
-        "rollout/dropped": float(collection.dropped),
-    }
-
-
-def _refuse_unmet(algorithm: Algorithm, privileged: Privileged | None) -> None:
-    needs = algorithm.needs
-    unmet = {
-        "a divergence over the whole vocabulary": needs.divergence != "none",
-        "another model as teacher": needs.teacher == "model",
-        "privileged information": needs.teacher == "privileged" and privileged is None,
-        "groups drawn again (filter_groups)": needs.resample_uniform_groups > 0,
-    }
-    for name, wanted in unmet.items():
-        if wanted:
-            raise UsageError(
-                f"{algorithm.name} needs {name}, which this trainer does not offer; change the "
-                "setting or take another algorithm"
-            )
+def _check_teacher(algorithm: Algorithm, privileged: Privileged | None, teacher: Any) -> None:
+    given = {"privileged": privileged, "model": teacher}
+    wanted = algorithm.needs.teacher
+    if wanted != "none" and given[wanted] is None:
+        what = {"privileged": "privileged information", "model": "another model as teacher"}
+        raise UsageError(f"{algorithm.name} needs {what[wanted]}; give it to the trainer")
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from agentgym_suite.trainers.logprobs import Forward, policy_outputs
 from agentgym_suite.trainers.minibatch import microbatches
 from agentgym_suite.trainers.models import boundary_values, token_values
 from agentgym_suite.trainers.stats import Reducer
+from agentgym_suite.trainers.teachers import Teacher
 
 
 @dataclass(slots=True)
@@ -113,40 +114,47 @@ def update_policy(
     *,
     most_tokens: int,
     tally: Tally,
+    teacher: Teacher | None = None,
 ) -> None:
     """One step of the policy on a prepared mini-batch.
+
+    Args:
+        learner: the policy.
+        minibatch: with targets.
+        algorithm: what it learns by.
+        forward: how the policy is read.
+        reducer: sums over ranks.
+        most_tokens: padded tokens of a micro-batch.
+        tally: takes the metrics.
+        teacher: whose distributions the algorithm compares with, where it does.
 
     Raises:
         TrainingError: a loss or the gradient is not finite; the weights are as they were.
     """
-    device = learner.model.device
-    micros = [
-        micro.to(device, _loss_dtype(learner.model))
-        for micro in microbatches(minibatch, most_tokens)
-    ]
     needs, model = algorithm.needs, learner.model
-    sums = Sums()
-    for micro in micros:
-        sums += algorithm.count(micro)
+    micros, sums = _counted(learner, minibatch, algorithm, most_tokens)
+
+    def read(micro: StepBatch) -> PolicyOutputs:
+        return policy_outputs(model, micro, forward, teacher=teacher)
+
     only: PolicyOutputs | None = None
     if needs.log_ratio_pass:
         if len(micros) == 1 and not needs.clip_bias_pass:
-            only = policy_outputs(model, micros[0], forward)
+            only = read(micros[0])
             sums += algorithm.measure(micros[0], only)
         else:
             with torch.no_grad():
                 for micro in micros:
-                    sums += algorithm.measure(micro, policy_outputs(model, micro, forward))
+                    sums += algorithm.measure(micro, read(micro))
     sums = sums.reduced(reducer)
     if needs.clip_bias_pass:
         for micro in micros:
-            algorithm.clip_bias(micro, policy_outputs(model, micro, forward), sums).backward()
+            algorithm.clip_bias(micro, read(micro), sums).backward()
         sums = sums.with_clip_bias_norm(_gradient_norm(learner))
         learner.optimizer.zero_grad(set_to_none=True)
 
     def share(micro: StepBatch) -> Loss:
-        outputs = policy_outputs(model, micro, forward) if only is None else only
-        return algorithm.loss(micro, outputs, sums)
+        return algorithm.loss(micro, read(micro) if only is None else only, sums)
 
     _descend(learner, micros, share, tally, "grad/policy")
 
@@ -165,13 +173,8 @@ def update_critic(
     Raises:
         TrainingError: a loss or the gradient is not finite; the weights are as they were.
     """
-    device, critic = learner.model.device, learner.model
-    micros = [
-        micro.to(device, _loss_dtype(critic)) for micro in microbatches(minibatch, most_tokens)
-    ]
-    sums = Sums()
-    for micro in micros:
-        sums += algorithm.count(micro)
+    critic = learner.model
+    micros, sums = _counted(learner, minibatch, algorithm, most_tokens)
     sums = sums.reduced(reducer)
 
     def share(micro: StepBatch) -> Loss:
@@ -182,6 +185,15 @@ def update_critic(
         return algorithm.critic_loss(micro, values, sums)
 
     _descend(learner, micros, share, tally, "grad/critic")
+
+
+def _counted(
+    learner: Learner, minibatch: StepBatch, algorithm: Algorithm, most_tokens: int
+) -> tuple[list[StepBatch], Sums]:
+    """The micro-batches where the network is, and what they count together on this rank."""
+    device, dtype = learner.model.device, _loss_dtype(learner.model)
+    micros = [micro.to(device, dtype) for micro in microbatches(minibatch, most_tokens)]
+    return micros, sum((algorithm.count(micro) for micro in micros), Sums())
 
 
 def _descend(

@@ -70,6 +70,8 @@ def saturated(margin: Tensor, temperature: float) -> Tensor:
 
 def kept_logits(logits: Tensor, banned: Collection[int]) -> Tensor:
     """Logits without the banned ids: the last dimension shrinks, nothing becomes -inf."""
+    if not banned:
+        return logits
     keep = torch.ones(logits.shape[-1], dtype=torch.bool, device=logits.device)
     keep[sorted(banned)] = False
     return logits[..., keep]

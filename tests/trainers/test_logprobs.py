@@ -117,8 +117,8 @@ def test_a_batch_without_a_sampled_token_has_a_gradient_of_zero(model: Any) -> N
     policy_outputs(model, empty, Forward()).logprobs.sum().backward()
     states = torch.zeros(0, 32, requires_grad=True, dtype=torch.float64)
     none = torch.zeros(0, dtype=torch.long)
-    scores, _ = token_scores(states, model.get_output_embeddings(), none, Forward())
-    assert scores.shape == (0,)
+    scores = token_scores(states, model.get_output_embeddings(), none, Forward())
+    assert scores.logprobs.shape == (0,)
 
 
 def test_left_padding_and_wrong_settings_are_refused(model: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from agentgym_suite.trainers.passes import (
     teacher_pass,
 )
 from agentgym_suite.trainers.registry import make_algorithm
+from agentgym_suite.trainers.teachers import Teacher
 from tests.engines.small_policy import VOCABULARY, small_module
 from tests.trainers.small_batches import mixed_rows
 
@@ -80,19 +82,20 @@ def test_a_critic_fills_its_column(model: Any, batch: StepBatch, kind: str) -> N
     assert one.std() > 0
 
 
-def test_a_teacher_scores_the_same_responses_behind_other_prompts(
-    model: Any, batch: StepBatch
-) -> None:
-    prompts = [
-        (9, 8, 7, *row.prompt_ids) if number % 2 else None for number, row in enumerate(batch.rows)
+def test_a_teacher_scores_the_same_responses_behind_other_prompts(model: Any) -> None:
+    rows = [
+        replace(row, teacher_prompt_ids=(9, 8, 7, *row.prompt_ids) if number % 2 else ())
+        for number, row in enumerate(mixed_rows())
     ]
-    found = teacher_pass(batch, model, prompts, FORWARD, 30).teacher_logprobs
+    batch, teacher = collate(rows), Teacher(model, VALUE_IDS)
+    found = teacher_pass(batch, teacher, FORWARD, 30).teacher_logprobs
     assert found is not None
     number = next(n for n in range(1, len(batch), 2) if batch.rows[n].length > 1)
     with torch.no_grad():
         alone = policy_outputs(
-            model, batch.select([number]), FORWARD, prompts=[prompts[number] or ()]
+            model, batch.select([number]), FORWARD, prompts=[rows[number].teacher_prompt_ids]
         ).logprobs[0]
     torch.testing.assert_close(found[number, : len(alone)], alone, rtol=0, atol=1e-12)
     assert found[0].isnan().all()
-    assert teacher_pass(batch, model, [None] * len(batch), FORWARD, 30).teacher_logprobs is not None
+    untold = teacher_pass(collate(mixed_rows()), teacher, FORWARD, 30).teacher_logprobs
+    assert untold is not None and untold.isnan().all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,10 @@ from agentgym_suite.trainers.hinting import Hinting, Hints, trajectory_name
 from agentgym_suite.trainers.logprobs import Forward
 from agentgym_suite.trainers.metrics import METRICS_FILE, read_metrics
 from agentgym_suite.trainers.offline_analyzers import NullAnalyzer
-from agentgym_suite.trainers.passes import scored
+from agentgym_suite.trainers.passes import scored, teacher_pass
+from agentgym_suite.trainers.privileged import pi_block, with_pi
 from agentgym_suite.trainers.privileged_rows import Privileged
+from agentgym_suite.trainers.teachers import own_teacher
 from tests.trainers.tiny_training import PLAY, TASKS, counting, policy, trainer
 
 
@@ -35,7 +38,7 @@ class Told(Hinting):
 
     def hints(self, episodes: Any, iteration: int) -> Hints:
         texts = {trajectory_name(e): "add[3] of 11" if e.trial == 0 else "" for e in episodes}
-        return Hints(texts, (), {})
+        return Hints(texts, (), {"coverage": 0.5, "no_hint/no_success": 1.0})
 
 
 def privileged(tokenizer: Any) -> Privileged:
@@ -57,23 +60,39 @@ def test_only_told_trajectories_are_scored_and_by_the_policy_itself() -> None:
     model, tokenizer = policy()
     source = privileged(tokenizer)
     collection = collected(model, tokenizer)
-    rows = source.told(collection, 1)
+    rows = source.told(collection, 1).rows
     assert {bool(row.pi_text) for row in rows if row.trajectory_id.endswith("/0")} == {True}
     assert {bool(row.pi_text) for row in rows if row.trajectory_id.endswith("/1")} == {False}
     end = tokenizer.eos_token_id
     for row in rows:  # a bare command is an action but for its end
         assert row.action_mask == tuple(int(token != end) for token in row.response_ids)
     batch = collate(rows)
-    found = source.scored(batch, model, Forward(), 200).teacher_logprobs
+    found = teacher_pass(batch, own_teacher(model, (), stays=False), Forward(), 200)
     plain = scored(batch, model, Forward(), 200).logprobs
-    assert found is not None
+    assert found.teacher_logprobs is not None
     for number, row in enumerate(rows):
-        line = found[number, : len(row.response_ids)]
+        line = found.teacher_logprobs[number, : len(row.response_ids)]
         if not row.pi_text:
-            assert line.isnan().all()
+            assert line.isnan().all() and not row.teacher_prompt_ids
         else:
             assert torch.isfinite(line).all()
             assert not torch.allclose(line, plain[number, : len(line)], atol=1e-6)
+            told = len(row.teacher_prompt_ids) - len(row.prompt_ids)
+            assert told > 0 and row.teacher_prompt_ids[told:] == row.prompt_ids
+
+
+def test_the_text_stands_in_the_users_turn_where_it_should() -> None:
+    model, tokenizer = policy()
+    chat = TransformersChatTokenizer(tokenizer)
+    source = replace(privileged(tokenizer), position="user_turn", render=chat.chat_ids)
+    collection = collected(model, tokenizer)
+    messages = [step.messages for episode in collection.episodes for step in episode.steps]
+    for row, shown in zip(source.told(collection, 1).rows, messages, strict=True):
+        block = pi_block(row.pi_text, source.encode, 64)
+        wanted = tuple(chat.chat_ids(with_pi(shown, block))) if row.pi_text else ()
+        assert row.teacher_prompt_ids == wanted
+        if row.pi_text:
+            assert row.teacher_prompt_ids[0] == row.prompt_ids[0], "the template's own start"
 
 
 def test_taspo_learns_from_it(tmp_path: Path) -> None:
@@ -83,7 +102,8 @@ def test_taspo_learns_from_it(tmp_path: Path) -> None:
     )
     training.run()
     first = read_metrics(tmp_path / METRICS_FILE)[0]
-    assert first["credit/coverage"] == 0.5
+    assert first["credit/coverage"] == first["hints/coverage"] == 0.5
+    assert first["hints/no_hint/no_success"] == 1.0
     assert first["credit/weight_mean"] == pytest.approx(1.0)
 
 
