@@ -24,7 +24,7 @@ from agentgym_suite.errors import TrainingError, UsageError
 from agentgym_suite.files import make_folder, partial_folder, sync_folder, write_json_atomic
 from agentgym_suite.trainers.update import Learner
 
-SCHEMA = "training_checkpoint/1"
+SCHEMA = "training_checkpoint/2"
 _MANIFEST = "manifest.json"
 
 
@@ -36,6 +36,7 @@ class Progress:
         iteration: iterations done.
         env_steps: environment steps consumed in training.
         episodes: trajectories played in training.
+        tasks_drawn: where the order of tasks stands: groups drawn so far.
         wall_s: seconds spent, evaluation included.
         cpu_s: processor seconds of the process spent.
     """
@@ -43,6 +44,7 @@ class Progress:
     iteration: int = 0
     env_steps: int = 0
     episodes: int = 0
+    tasks_drawn: int = 0
     wall_s: float = 0.0
     cpu_s: float = 0.0
 

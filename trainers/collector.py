@@ -62,7 +62,9 @@ class Collection:
         rows: of every trajectory that is kept, in the order of the requests.
         episodes: the same as they were played.
         failures: episodes that broke, each attempt counted.
-        dropped: trajectories that are missing in ``rows``.
+        filtered: episodes of groups that are left out of ``rows`` since their scores are equal.
+        dropped: trajectories that are missing because they broke.
+        groups: groups that were asked for, those that are left out too.
         env_steps: steps taken in the environment, those of broken and dropped episodes too.
         wall_s: seconds it took.
         model_s: seconds of it in which replies were sampled.
@@ -71,18 +73,21 @@ class Collection:
     rows: tuple[StepRow, ...]
     episodes: tuple[Episode, ...]
     failures: tuple[Episode, ...] = ()
+    filtered: tuple[Episode, ...] = ()
     dropped: int = 0
+    groups: int = 0
     env_steps: int = 0
     wall_s: float = 0.0
     model_s: float = field(default=0.0, compare=False)
 
 
 def collection_metrics(collection: Collection) -> dict[str, float]:
-    """What an iteration's trajectories were like."""
+    """What an iteration's trajectories were like; success is that of all that were played."""
     rows, episodes = collection.rows, collection.episodes
+    played = episodes + collection.filtered
     lengths = [row.length for row in rows]
     return {
-        "rollout/success": sum(e.success for e in episodes) / len(episodes),
+        "rollout/success": sum(e.success for e in played) / len(played),
         "rollout/reward": sum(row.reward for row in rows) / len(episodes),
         "rollout/steps": len(rows) / len(episodes),
         "rollout/response_tokens": sum(lengths) / len(rows),
@@ -91,6 +96,7 @@ def collection_metrics(collection: Collection) -> dict[str, float]:
         "rollout/cut": sum(row.finish_reason == "length" for row in rows) / len(rows),
         "rollout/failures": float(len(collection.failures)),
         "rollout/dropped": float(collection.dropped),
+        "rollout/filtered": float(len(collection.filtered)),
     }
 
 
@@ -101,7 +107,7 @@ def derived_seed(*parts: int | str) -> int:
 
 
 def plan_groups(
-    task_ids: Sequence[str], rollouts: int, *, seed: int, iteration: int
+    task_ids: Sequence[str], rollouts: int, *, seed: int, iteration: int, first: int = 0
 ) -> list[EpisodeRequest]:
     """The episodes of an iteration: every task so many times from the same start.
 
@@ -110,6 +116,7 @@ def plan_groups(
         rollouts: trajectories of each group.
         seed: of the run.
         iteration: its number.
+        first: number of the first group in its iteration.
     """
     return [
         EpisodeRequest(
@@ -119,7 +126,7 @@ def plan_groups(
             group_id=f"{iteration}.{group}",
             agent_seed=derived_seed(seed, "agent", iteration, group, trial),
         )
-        for group, task_id in enumerate(task_ids)
+        for group, task_id in enumerate(task_ids, first)
         for trial in range(rollouts)
     ]
 
@@ -181,6 +188,7 @@ class Collector:
             episodes=tuple(episodes),
             failures=tuple(failures),
             dropped=len(requests) - len(episodes),
+            groups=len({request.group_id for request in requests}),
             env_steps=sum(len(e.steps) for e in [*played.values(), *failures]),
             wall_s=time.perf_counter() - started,
             model_s=0.0,

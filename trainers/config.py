@@ -146,8 +146,21 @@ class GroupConfig(AlgorithmConfig):
     norm_by_std: bool = setting(True, "divide a group's scores by their deviation")
     group_std: Spread = setting("unbiased", "denominator of that deviation")
     group_eps: float = setting(1e-6, "added to that deviation; equal scores give 0")
-    filter_groups: bool = setting(False, "draw groups whose scores are all equal again")
+    filter_groups: bool = setting(
+        False, "leave out groups whose scores are all equal, and draw others"
+    )
     filter_rounds: int = setting(10, "how often, at most; what was played for it counts")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.filter_groups and self.rollouts < 2:
+            raise UsageError(
+                "filter_groups is set and rollouts is 1, so that no two scores can differ; raise "
+                "rollouts"
+            )
+
+    def _bounds(self) -> dict[str, tuple[float, float]]:
+        return {**super()._bounds(), "filter_rounds": (1, float("inf"))}
 
 
 def _choices(config: type[AlgorithmConfig]) -> dict[str, tuple[Any, ...]]:

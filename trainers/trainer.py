@@ -50,6 +50,7 @@ from agentgym_suite.trainers.passes import (
 )
 from agentgym_suite.trainers.privileged_rows import Privileged
 from agentgym_suite.trainers.registry import make_algorithm
+from agentgym_suite.trainers.resampling import play_groups
 from agentgym_suite.trainers.run_settings import Configuration
 from agentgym_suite.trainers.stats import OneRank, Reducer
 from agentgym_suite.trainers.task_lists import drawn_tasks
@@ -194,7 +195,8 @@ class Trainer:
             self.progress,
             iteration=number,
             env_steps=self.progress.env_steps + collection.env_steps,
-            episodes=self.progress.episodes + len(collection.episodes),
+            episodes=self.progress.episodes + len(collection.episodes + collection.filtered),
+            tasks_drawn=self.progress.tasks_drawn + collection.groups,
             wall_s=self.progress.wall_s + time.perf_counter() - began,
             cpu_s=self.progress.cpu_s + time.process_time() - cpu,
         )
@@ -211,14 +213,17 @@ class Trainer:
 
     def _collect(self, number: int) -> Collection:
         run, settings = self.configuration.run, self.configuration.settings
-        tasks = drawn_tasks(
-            self.played.tasks,
-            settings.tasks,
-            seed=run.seed,
-            start=(number - 1) * settings.tasks,
-        )
-        requests = plan_groups(tasks, settings.rollouts, seed=run.seed, iteration=number)
-        return self._collector(self._sampling).collect(requests)
+        collector = self._collector(self._sampling)
+
+        def play(first: int, count: int) -> Collection:
+            start = self.progress.tasks_drawn + first
+            tasks = drawn_tasks(self.played.tasks, count, seed=run.seed, start=start)
+            return collector.collect(
+                plan_groups(tasks, settings.rollouts, seed=run.seed, iteration=number, first=first)
+            )
+
+        rounds = self.algorithm.needs.resample_uniform_groups
+        return play_groups(play, settings.tasks, rounds=rounds, config=settings)
 
     def _scored(
         self, collection: Collection, version: str, number: int

@@ -161,20 +161,6 @@ def test_a_loss_that_is_no_number_leaves_the_weights(
     assert same(before, weights(training.policy))
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "given", "named"),
-    [
-        ("taspo", {}, "privileged information"),
-        ("dapo", {"filter_groups": True}, "drawn again"),
-    ],
-)
-def test_what_the_loop_does_not_offer_is_refused(
-    algorithm: str, given: dict[str, Any], named: str, tmp_path: Path
-) -> None:
-    with pytest.raises(UsageError, match=named):
-        trainer(algorithm, tmp_path, **given)
-
-
 def test_a_policy_is_the_same_for_a_seed() -> None:
     assert same(weights(policy(3)[0]), weights(policy(3)[0]))
     assert not same(weights(policy(3)[0]), weights(policy(4)[0]))
