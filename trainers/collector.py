@@ -64,7 +64,7 @@ class Collection:
         failures: episodes that broke, each attempt counted.
         filtered: episodes of groups that are left out of ``rows`` since their scores are equal.
         dropped: trajectories that are missing because they broke.
-        groups: groups that were asked for, those that are left out too.
+        groups: tasks that were drawn for it on all ranks, those of groups left out too.
         env_steps: steps taken in the environment, those of broken and dropped episodes too.
         wall_s: seconds it took.
         model_s: seconds of it in which replies were sampled.
@@ -188,7 +188,6 @@ class Collector:
             episodes=tuple(episodes),
             failures=tuple(failures),
             dropped=len(requests) - len(episodes),
-            groups=len({request.group_id for request in requests}),
             env_steps=sum(len(e.steps) for e in [*played.values(), *failures]),
             wall_s=time.perf_counter() - started,
             model_s=0.0,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from agentgym_suite.engines.tokens import ChatTokenizer
@@ -11,14 +11,6 @@ from agentgym_suite.trainers.collector import Collection
 from agentgym_suite.trainers.hinting import Hinting, trajectory_name
 from agentgym_suite.trainers.privileged import PiPosition, Render, teacher_rows
 from agentgym_suite.trainers.rows import StepRow
-
-
-@dataclass(frozen=True, slots=True)
-class ToldRows:
-    """The rows of an iteration with their privileged information, and what to log of it."""
-
-    rows: tuple[StepRow, ...]
-    metrics: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +35,14 @@ class Privileged:
     position: PiPosition = "prefix"
     render: Render | None = None
 
-    def told(self, collection: Collection, iteration: int) -> ToldRows:
-        """The rows with the text of their trajectory, the teacher's prompt, the action's mask."""
+    def told(
+        self, collection: Collection, iteration: int
+    ) -> tuple[tuple[StepRow, ...], dict[str, float]]:
+        """The rows with the text of their trajectory, the teacher's prompt, the action's mask.
+
+        Returns:
+            (the rows, what to log: coverage, and why there was no hint).
+        """
         hints = self.hinting.hints(collection.episodes, iteration)
         rule = ACTION_RULES[self.reply_format]
         steps = {
@@ -78,4 +76,4 @@ class Privileged:
         for number, row in zip(read.numbers, read.rows, strict=True):
             rows[number] = replace(rows[number], teacher_prompt_ids=row.prompt_ids)
         metrics = {f"hints/{name}": value for name, value in hints.metrics.items()}
-        return ToldRows(tuple(rows), metrics)
+        return tuple(rows), metrics

@@ -7,7 +7,7 @@ the order of tasks; what was played for nothing is part of the collection's envi
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 from itertools import chain
 
@@ -17,41 +17,43 @@ from agentgym_suite.trainers.collector import Collection
 from agentgym_suite.trainers.config import AlgorithmConfig
 from agentgym_suite.trainers.returns import row_rewards
 from agentgym_suite.trainers.rows import StepRow
-from agentgym_suite.trainers.stats import GROUP_EPS
+from agentgym_suite.trainers.stats import GROUP_EPS, Reducer
 
 PlayGroups = Callable[[int, int], Collection]
 """(number of the first group, how many) -> their trajectories."""
 
 
 def play_groups(
-    play: PlayGroups, count: int, *, rounds: int, config: AlgorithmConfig
+    play: PlayGroups, count: int, *, rounds: int, config: AlgorithmConfig, reducer: Reducer
 ) -> Collection:
     """So many groups, those of equal scores drawn again.
 
     Args:
         play: plays groups; a number belongs to one group of the iteration alone.
-        count: groups of the iteration.
+        count: groups of the iteration, on all ranks.
         rounds: how often they are drawn again, at most; with 0 every group stays.
         config: makes scores of rewards.
+        reducer: tells ranks of each other's groups.
 
     Returns:
         The groups whose scores differ, maybe fewer than ``count``. Where those of all rounds are
         equal, the last round's stay, so that there is something to go on with.
     """
-    parts = [play(0, count)]
-    equal = equal_groups(parts[0].rows, config) if rounds else frozenset()
-    drawn, lacking = count, len(equal)
-    for _ in range(rounds):
-        if not lacking:
+    parts, drawn = [play(0, count)], count
+    if not rounds:
+        return replace(parts[0], groups=count)
+    equal, last = set[str](), set[str]()
+    for left in range(rounds, -1, -1):
+        last = set(reducer.gather(sorted(equal_groups(parts[-1].rows, config))))
+        equal |= last
+        if not (last and left):
             break
-        parts.append(play(drawn, lacking))
-        again = equal_groups(parts[-1].rows, config)
-        equal |= again
-        drawn, lacking = drawn + lacking, len(again)
+        parts.append(play(drawn, len(last)))
+        drawn += len(last)
     whole = joined(parts)
-    if equal.issuperset(row.group_id for row in whole.rows):
-        equal -= {row.group_id for row in parts[-1].rows}
-    return without(whole, equal)
+    played = reducer.gather(sorted({row.group_id for row in whole.rows}))
+    gone = equal if equal < set(played) else equal - last
+    return replace(without(whole, gone), groups=drawn)
 
 
 def equal_groups(rows: Sequence[StepRow], config: AlgorithmConfig) -> frozenset[str]:
@@ -64,6 +66,8 @@ def equal_groups(rows: Sequence[StepRow], config: AlgorithmConfig) -> frozenset[
         rows: of whole groups.
         config: scale and penalties.
     """
+    if not rows:
+        return frozenset()
     batch = collate(rows)
     scores = trajectory_scores(batch, row_rewards(batch, replace(config, kl_coef=0.0)))
     members: defaultdict[str, list[float]] = defaultdict(list)
@@ -81,14 +85,13 @@ def joined(parts: Sequence[Collection]) -> Collection:
         failures=tuple(chain.from_iterable(part.failures for part in parts)),
         filtered=tuple(chain.from_iterable(part.filtered for part in parts)),
         dropped=sum(part.dropped for part in parts),
-        groups=sum(part.groups for part in parts),
         env_steps=sum(part.env_steps for part in parts),
         wall_s=sum(part.wall_s for part in parts),
         model_s=sum(part.model_s for part in parts),
     )
 
 
-def without(collection: Collection, groups: frozenset[str]) -> Collection:
+def without(collection: Collection, groups: Set[str]) -> Collection:
     """The collection with some groups left out of what is trained on."""
     gone = tuple(one for one in collection.episodes if one.group_id in groups)
     return replace(

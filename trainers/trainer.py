@@ -223,7 +223,9 @@ class Trainer:
             )
 
         rounds = self.algorithm.needs.resample_uniform_groups
-        return play_groups(play, settings.tasks, rounds=rounds, config=settings)
+        return play_groups(
+            play, settings.tasks, rounds=rounds, config=settings, reducer=self._reducer
+        )
 
     def _scored(
         self, collection: Collection, version: str, number: int
@@ -235,8 +237,7 @@ class Trainer:
         tokens, needs = self.configuration.run.micro_tokens, self.algorithm.needs
         rows, told = collection.rows, {}
         if needs.teacher == "privileged" and self._privileged is not None:
-            found = self._privileged.told(collection, number)
-            rows, told = found.rows, dict(found.metrics)
+            rows, told = self._privileged.told(collection, number)
         elif needs.teacher == "model":
             rows = tuple(replace(row, teacher_prompt_ids=row.prompt_ids) for row in rows)
         batch = collate(rows, reserved_ids=self.forward.value_ids or ())

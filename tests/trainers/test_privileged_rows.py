@@ -60,7 +60,7 @@ def test_only_told_trajectories_are_scored_and_by_the_policy_itself() -> None:
     model, tokenizer = policy()
     source = privileged(tokenizer)
     collection = collected(model, tokenizer)
-    rows = source.told(collection, 1).rows
+    rows, _ = source.told(collection, 1)
     assert {bool(row.pi_text) for row in rows if row.trajectory_id.endswith("/0")} == {True}
     assert {bool(row.pi_text) for row in rows if row.trajectory_id.endswith("/1")} == {False}
     end = tokenizer.eos_token_id
@@ -87,7 +87,8 @@ def test_the_text_stands_in_the_users_turn_where_it_should() -> None:
     source = replace(privileged(tokenizer), position="user_turn", render=chat.chat_ids)
     collection = collected(model, tokenizer)
     messages = [step.messages for episode in collection.episodes for step in episode.steps]
-    for row, shown in zip(source.told(collection, 1).rows, messages, strict=True):
+    rows, _ = source.told(collection, 1)
+    for row, shown in zip(rows, messages, strict=True):
         block = pi_block(row.pi_text, source.encode, 64)
         wanted = tuple(chat.chat_ids(with_pi(shown, block))) if row.pi_text else ()
         assert row.teacher_prompt_ids == wanted

@@ -18,6 +18,7 @@ from agentgym_suite.trainers.collector import Collection
 from agentgym_suite.trainers.dapo import DapoConfig
 from agentgym_suite.trainers.metrics import METRICS_FILE, read_metrics
 from agentgym_suite.trainers.resampling import equal_groups, play_groups
+from agentgym_suite.trainers.stats import OneRank
 from agentgym_suite.trainers.task_lists import drawn_tasks
 from agentgym_suite.trainers.trainer import Trainer
 from tests.trainers.small_batches import row
@@ -66,7 +67,6 @@ class Player:
                 for group in groups
                 for trial in range(len(self.scores[group]))
             ),
-            groups=count,
             env_steps=len(rows),
             wall_s=1.0,
         )
@@ -78,7 +78,7 @@ def kept(collection: Collection) -> list[str]:
 
 def test_only_what_is_lacking_is_drawn_again_and_everything_counts() -> None:
     play = Player([(1, 1), (0, 1), (0, 0), (1, 1), (1, 0), (0, 1)])
-    found = play_groups(play, 3, rounds=10, config=DAPO)
+    found = play_groups(play, 3, rounds=10, config=DAPO, reducer=OneRank())
     assert play.asked == [(0, 3), (3, 2), (5, 1)]
     assert kept(found) == ["1", "4", "5"]
     assert (found.groups, found.env_steps, found.wall_s) == (6, 12, 3.0)
@@ -88,20 +88,20 @@ def test_only_what_is_lacking_is_drawn_again_and_everything_counts() -> None:
 
 def test_rounds_are_bounded_and_fewer_groups_are_trained_on() -> None:
     play = Player([(0, 1)] + [(1, 1)] * 9)
-    found = play_groups(play, 3, rounds=2, config=DAPO)
+    found = play_groups(play, 3, rounds=2, config=DAPO, reducer=OneRank())
     assert play.asked == [(0, 3), (3, 2), (5, 2)]
     assert kept(found) == ["0"]
 
 
 def test_where_no_group_differs_the_last_round_stays() -> None:
-    found = play_groups(Player([(1, 1)] * 9), 2, rounds=1, config=DAPO)
+    found = play_groups(Player([(1, 1)] * 9), 2, rounds=1, config=DAPO, reducer=OneRank())
     assert kept(found) == ["2", "3"]
     assert found.env_steps == 8 and len(found.filtered) == 4
 
 
 def test_without_rounds_every_group_stays() -> None:
     play = Player([(1, 1), (0, 1)])
-    found = play_groups(play, 2, rounds=0, config=DAPO)
+    found = play_groups(play, 2, rounds=0, config=DAPO, reducer=OneRank())
     assert play.asked == [(0, 2)] and kept(found) == ["0", "1"] and not found.filtered
 
 
