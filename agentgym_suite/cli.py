@@ -20,7 +20,7 @@ COMMAND_MODULES = (
     "agentgym_suite.indexes.cli",
     "agentgym_suite.servers.cli",
     "agentgym_suite.evaluation.cli",
-    "agentgym_suite.trainers.cli",
+    "agentgym_suite.train_cli",
     "agentgym_suite.doctor",
 )
 

@@ -28,7 +28,7 @@ FLOORS = {
     " ray_env ray_pool chat agent_sources model_agents reflection endpoints endpoint_answers"
     " retries cassettes engine_chat",
     3: "evaluation trainers servers",
-    4: "cli data_cli importers listing play doctor __main__",
+    4: "cli data_cli train_cli importers listing play doctor __main__",
 }
 FLOOR_OF = {name: floor for floor, names in FLOORS.items() for name in names.split()} | {"": 4}
 ENVIRONMENT_FOLDERS = {"alfworld", "webshop", "multihop_qa", "paper_search"}

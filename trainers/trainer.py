@@ -235,7 +235,8 @@ class Trainer:
         if stale:
             raise UsageError(f"rows were sampled by {min(stale)}, not {version}; collect anew")
         tokens, needs = self.configuration.run.micro_tokens, self.algorithm.needs
-        rows, told = collection.rows, {}
+        rows = collection.rows
+        told: dict[str, float] = {}
         if needs.teacher == "privileged" and self._privileged is not None:
             rows, told = self._privileged.told(collection, number)
         elif needs.teacher == "model":
