@@ -42,12 +42,13 @@ class RewardPreset:
 
 #: ``capo``: terminal success, a format reward for each valid call and the completed purchase;
 #: the paper gives no sizes, these are ours. ``verl_agent``: 10 for success, -0.1 for an invalid
-#: action, nothing else.
+#: action, nothing else. ``success``: 1 for success, nothing else.
 REWARD_PRESETS: Mapping[str, RewardPreset] = {
     "none": RewardPreset(),
     "capo": RewardPreset(
         keep_env_reward=False, success=1.0, valid_call=0.1, valid_call_cap=0.5, purchase=0.1
     ),
+    "success": RewardPreset(keep_env_reward=False, success=1.0),
     "verl_agent": RewardPreset(keep_env_reward=False, success=10.0, invalid_call=-0.1),
 }
 

@@ -25,7 +25,12 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.add_argument(
         "--preset", metavar="NAME", default="paper", help="paper, tiny, public_code"
     )
-    parser.add_argument("--config", metavar="FILE", type=Path, help="settings in TOML")
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        type=Path,
+        help="settings in TOML: a path, or the name of a published comparison (docs/training.md)",
+    )
     parser.add_argument(
         "--set",
         metavar="KEY=VALUE",

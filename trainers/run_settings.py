@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, get_type_hints
 
@@ -19,6 +19,9 @@ from agentgym_suite.files import json_digest
 from agentgym_suite.rewards import reward_preset
 from agentgym_suite.trainers.config import AlgorithmConfig, Preset, setting
 from agentgym_suite.trainers.registry import algorithm_spec
+
+CONFIGS = Path(__file__).parent / "configs"
+"""Settings of published comparisons, one TOML file each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +54,10 @@ class RunSettings:
     # environment
     env: str = setting("ALFWorld-v0", "Gymnasium id of the environment")
     data: str = setting("", "its data, a name or a path; the embedded world when empty")
+    kwargs: Mapping[str, Any] = field(
+        default_factory=dict,
+        metadata={"help": "its other arguments by name; those given later are added"},
+    )
     split: str = setting("train", "tasks that are trained on, and evaluated")
     unseen_split: str = setting("", "tasks that are evaluated only; none when empty")
     most_admissible: int = setting(
@@ -65,12 +72,21 @@ class RunSettings:
         0, "generated worlds that the teacher of a tiny start shows besides the training tasks"
     )
     prompt: str = setting("capo", "prompt template")
+    prompt_tokens: int = setting(
+        0, "most tokens of a prompt's messages, the oldest steps give way; 0 for no bound"
+    )
     temperature: float = setting(1.0, "of the rollouts, and of every log-probability")
     max_new_tokens: int = setting(512, "most tokens of a reply")
+
+    # privileged information, for algorithms that use it
+    analyzer_url: str = setting("", "chat endpoint of the analyzer; fixed rules when empty")
+    analyzer_model: str = setting("", "the model asked there")
+    analyzer_reasoning_off: str = setting("thinking", "how it is told not to reason")
 
     # loop
     seed: int = setting(41, "of everything that is drawn")
     budget_steps: int = setting(1_000_000, "environment steps that training may consume")
+    iterations: int = setting(0, "iterations that training may take; 0 leaves it to the steps")
     concurrency: int = setting(256, "most episodes in flight")
     episode_timeout_s: float = setting(600.0, "wall-clock bound of one episode")
     attempts: int = setting(3, "how often a broken trajectory is played before it is dropped")
@@ -79,6 +95,7 @@ class RunSettings:
     warmup_steps: int = setting(0, "optimizer steps over which learning rates rise")
     weight_decay: float = setting(0.01, "of AdamW")
     evaluate_every: int = setting(5, "iterations between evaluations; 0 evaluates at the end only")
+    evaluate_tasks: int = setting(0, "most tasks of a split that are evaluated; 0 takes all")
     evaluate_rounds: int = setting(1, "episodes of each task in an evaluation at temperature 1")
     checkpoint_every: int = setting(5, "iterations between checkpoints")
     keep_checkpoints: int = setting(2, "checkpoints that stay")
@@ -86,20 +103,27 @@ class RunSettings:
     def __post_init__(self) -> None:
         for name in ("budget_steps", "concurrency", "attempts", "micro_tokens", "max_new_tokens"):
             _least(name, getattr(self, name), 1)
-        for name in (
-            "most_admissible",
-            "start_worlds",
-            "horizon",
-            "warmup_steps",
-            "evaluate_every",
-            "seed",
-        ):
+        for name in _FROM_ZERO:
             _least(name, getattr(self, name), 0)
         for name in ("evaluate_rounds", "checkpoint_every", "keep_checkpoints"):
             _least(name, getattr(self, name), 1)
         if not self.temperature > 0:
             raise UsageError(f"temperature is {self.temperature}; training needs more than 0")
+        if bool(self.analyzer_url) != bool(self.analyzer_model):
+            raise UsageError("analyzer_url and analyzer_model belong together; give both or none")
         reward_preset(self.reward)
+
+
+_FROM_ZERO = (
+    "most_admissible",
+    "horizon",
+    "prompt_tokens",
+    "warmup_steps",
+    "iterations",
+    "evaluate_every",
+    "evaluate_tasks",
+    "seed",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +162,10 @@ class Configuration:
 
 _FREE = (
     "budget_steps",
+    "iterations",
+    "analyzer_url",
     "evaluate_every",
+    "evaluate_tasks",
     "evaluate_rounds",
     "checkpoint_every",
     "keep_checkpoints",
@@ -153,7 +180,7 @@ def resolve(
     Args:
         algorithm: a name of the registry.
         preset: a name that both the run and the algorithm know.
-        file: TOML with settings by name, or None.
+        file: TOML with settings by name, or the name of one of ``CONFIGS``; or None.
         given: settings by name.
 
     Raises:
@@ -170,7 +197,8 @@ def resolve(
     for source, table in (("--config", _read(file)), ("a flag", given)):
         for name, value in table.items():
             if name in of_run:
-                values[name] = _typed(name, value, _kinds(RunSettings)[name], source)
+                typed = _typed(name, value, _kinds(RunSettings)[name], source)
+                values[name] = {**values.get(name, {}), **typed} if name == "kwargs" else typed
             elif name in of_algorithm:
                 own[name] = _typed(name, value, _kinds(spec.config)[name], source)
             else:
@@ -183,6 +211,12 @@ def resolve(
 def _read(file: Path | None) -> dict[str, Any]:
     if file is None:
         return {}
+    if not file.is_file():
+        shipped = CONFIGS / f"{file}.toml"
+        if not shipped.is_file():
+            known = ", ".join(sorted(path.stem for path in CONFIGS.glob("*.toml")))
+            raise UsageError(f"there is no settings file {file}; give a path, or one of {known}")
+        file = shipped
     try:
         return tomllib.loads(file.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -198,6 +232,8 @@ def _typed(name: str, value: Any, kind: Any, source: str) -> Any:
     """The value as its setting wants it; choices are checked by the settings themselves."""
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
+    if kind == Mapping[str, Any] and not isinstance(value, dict):
+        raise UsageError(f"{source} has {name} = {shown(value)}; give a table of arguments by name")
     plain = kind in (str, int, float, bool)
     if plain and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
         raise UsageError(f"{source} has {name} = {shown(value)}; give {_WORDS[kind]}")

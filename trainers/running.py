@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ from agentgym_suite.making import make_environment
 from agentgym_suite.prompts import prompt_template
 from agentgym_suite.renderers import RENDERER_FILE
 from agentgym_suite.rollouts import MakeEnv
-from agentgym_suite.trainers.analyzer import AnalyzerSettings
+from agentgym_suite.trainers.analyzer import Analyzer, AnalyzerSettings
+from agentgym_suite.trainers.analyzer_client import ChatAnalyzer
 from agentgym_suite.trainers.checkpoints import Progress
 from agentgym_suite.trainers.cloning import CloningSettings
 from agentgym_suite.trainers.hinting import Hinting
@@ -30,13 +32,13 @@ from agentgym_suite.trainers.privileged import PI_TOKENS, plain_encode
 from agentgym_suite.trainers.privileged_rows import Privileged
 from agentgym_suite.trainers.run_settings import Configuration
 from agentgym_suite.trainers.starts import StartSettings, make_start
-from agentgym_suite.trainers.task_lists import select_tasks
+from agentgym_suite.trainers.task_lists import select_tasks, spread
 from agentgym_suite.trainers.teachers import check_vocabulary
 from agentgym_suite.trainers.trainer import Played, Trainer
 from agentgym_suite.versions import suite_version
 
-_HOUSEHOLDS = 300  # of a world that lessons are given in
-_LONG = CloningSettings(steps=1600, first_look=800, look_every=200)  # lessons take longer
+ANALYZER_KEY = "AGENTGYM_SUITE_ANALYZER_KEY"
+"""The environment variable with the bearer key of the analyzer's endpoint."""
 _PACKAGES = ("torch", "transformers", "numpy", "gymnasium")
 
 
@@ -87,7 +89,8 @@ class Training:
         unseen: list[str] = []
         if run.unseen_split:
             unseen = select_tasks(make_env, run.unseen_split, run.most_admissible)
-        played = Played(make_env, tuple(seen), tuple(unseen))
+        watched, others = (spread(ids, run.evaluate_tasks) for ids in (seen, unseen))
+        played = Played(make_env, tuple(seen), others, watched)
         loaded = load_policy(self._start(played), device="auto")
         teacher = self._teacher(loaded.tokenizer)
         write_json_atomic(self._out / "run.json", self._record(played, teacher))
@@ -106,8 +109,7 @@ class Training:
 
     def _make_env(self, data: str = "") -> MakeEnv:
         run = self._configuration.run
-        data = data or run.data
-        arguments: dict[str, Any] = {"data": data} if data else {}
+        arguments = {**run.kwargs, **({"data": run.data} if run.data else {})}
         return lambda: make_environment(run.env, arguments, max_episode_steps=run.horizon or None)
 
     def _start(self, played: Played) -> Path:
@@ -150,7 +152,7 @@ class Training:
             tools = game_of(env).tools
         outcome = getattr(settings, "align_sees_outcome", False)
         hinting = Hinting(
-            RuleAnalyzer(),
+            self._analyzer(),
             AnalyzerSettings(align_sees_outcome=outcome),
             source=source,
             audit=self._out / "audit",
@@ -164,6 +166,18 @@ class Training:
             getattr(settings, "pi_tokens", PI_TOKENS),
             getattr(settings, "pi_position", "prefix"),
             lambda messages: chat.chat_ids(messages, tools),
+        )
+
+    def _analyzer(self) -> Analyzer:
+        run = self._configuration.run
+        if not run.analyzer_url:
+            return RuleAnalyzer()
+        return ChatAnalyzer(
+            run.analyzer_url,
+            run.analyzer_model,
+            api_key=os.environ.get(ANALYZER_KEY),
+            reasoning_off=run.analyzer_reasoning_off,
+            cache=self._out / "analyzer",
         )
 
     def _record(self, played: Played, teacher: Any) -> dict[str, Any]:

@@ -58,6 +58,12 @@ def select_tasks(make_env: MakeEnv, split: str, most_admissible: int = 0) -> lis
     return ids
 
 
+def spread(task_ids: Sequence[str], most: int) -> tuple[str, ...]:
+    """At most so many tasks, evenly over the whole list; 0 takes all."""
+    count = min(most, len(task_ids)) if most else len(task_ids)
+    return tuple(task_ids[number * len(task_ids) // count] for number in range(count))
+
+
 def drawn_tasks(task_ids: Sequence[str], count: int, *, seed: int, start: int) -> list[str]:
     """The next tasks of an endless order in which every task comes once before any again.
 

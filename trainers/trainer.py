@@ -6,6 +6,7 @@ sync weights -> collect -> old-policy pass -> reference and critic passes -> adv
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -48,6 +49,7 @@ from agentgym_suite.trainers.passes import (
     reference_pass,
     teacher_pass,
 )
+from agentgym_suite.trainers.privileged import plain_encode
 from agentgym_suite.trainers.privileged_rows import Privileged
 from agentgym_suite.trainers.registry import make_algorithm
 from agentgym_suite.trainers.resampling import play_groups
@@ -59,6 +61,23 @@ from agentgym_suite.trainers.update import Learner, Tally, update_critic, update
 from agentgym_suite.trainers.value_basis import equalise_value_rows, value_token_ids
 
 OnIteration = Callable[[int, Mapping[str, float]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What is trained on and what is looked at beside it.
+
+    Attributes:
+        make_env: makes one environment.
+        tasks: ids of the training tasks.
+        unseen: ids of tasks that are evaluated only.
+        watched: the training tasks that are evaluated; all of them when empty.
+    """
+
+    make_env: MakeEnv
+    tasks: tuple[str, ...]
+    unseen: tuple[str, ...] = ()
+    watched: tuple[str, ...] = ()
 
 
 class Trainer:
@@ -104,6 +123,7 @@ class Trainer:
         self.policy, self.tokenizer, self.played, self.out = policy, tokenizer, played, out
         self.progress = Progress()
         self._reducer = reducer or OneRank()
+        self._encode = plain_encode(tokenizer)
         self._privileged = privileged
         self._on_iteration = on_iteration
         self._log = MetricsLog(out, tensorboard=tensorboard)
@@ -157,7 +177,8 @@ class Trainer:
         """
         run = self.configuration.run
         self._resume(force)
-        while self.progress.env_steps < run.budget_steps:
+        most = run.iterations or math.inf
+        while self.progress.env_steps < run.budget_steps and self.progress.iteration < most:
             self._iteration()
         values = self._evaluated(final=True)
         self._log.write(self.progress.iteration, {FINAL: 1.0, **values})
@@ -293,7 +314,8 @@ class Trainer:
         run = self.configuration.run
         self.engine.load_weights(self.policy.state_dict(), f"evaluated:{self.progress.iteration}")
         rounds = 4 if final else run.evaluate_rounds
-        lists = {"seen": self.played.tasks, "unseen": self.played.unseen if final else ()}
+        seen = self.played.watched or self.played.tasks
+        lists = {"seen": seen, "unseen": self.played.unseen if final else ()}
         found: dict[str, float] = {}
         for temperature, passes in ((1.0, rounds), (0.0, 1)):
             sampling = replace(self._sampling, temperature=temperature)
@@ -309,7 +331,11 @@ class Trainer:
     def _collector(self, sampling: Sampling) -> Collector:
         run = self.configuration.run
         play = PlaySettings(
-            prompt=StepPrompt(run.prompt),
+            prompt=StepPrompt(
+                run.prompt,
+                token_budget=run.prompt_tokens or None,
+                counter=lambda text: len(self._encode(text)),
+            ),
             reply_format=prompt_template(run.prompt).reply_format,
             reward=reward_preset(run.reward),
             max_steps=run.horizon or None,
