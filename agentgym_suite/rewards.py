@@ -48,8 +48,8 @@ REWARD_PRESETS: Mapping[str, RewardPreset] = {
     "capo": RewardPreset(
         keep_env_reward=False, success=1.0, valid_call=0.1, valid_call_cap=0.5, purchase=0.1
     ),
-    "success": RewardPreset(keep_env_reward=False, success=1.0),
     "verl_agent": RewardPreset(keep_env_reward=False, success=10.0, invalid_call=-0.1),
+    "success": RewardPreset(keep_env_reward=False, success=1.0),
 }
 
 

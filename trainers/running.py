@@ -28,13 +28,14 @@ from agentgym_suite.trainers.live_view import TrainingView
 from agentgym_suite.trainers.offline_analyzers import RuleAnalyzer
 from agentgym_suite.trainers.opd import OpdConfig
 from agentgym_suite.trainers.pi_sources import PiSource
+from agentgym_suite.trainers.policy_rollouts import Played
 from agentgym_suite.trainers.privileged import PI_TOKENS, plain_encode
 from agentgym_suite.trainers.privileged_rows import Privileged
-from agentgym_suite.trainers.run_settings import Configuration
+from agentgym_suite.trainers.run_settings import Configuration, RunSettings
 from agentgym_suite.trainers.starts import StartSettings, make_start
 from agentgym_suite.trainers.task_lists import select_tasks, spread
 from agentgym_suite.trainers.teachers import check_vocabulary
-from agentgym_suite.trainers.trainer import Played, Trainer
+from agentgym_suite.trainers.trainer import Trainer
 from agentgym_suite.versions import suite_version
 
 ANALYZER_KEY = "AGENTGYM_SUITE_ANALYZER_KEY"
@@ -51,6 +52,24 @@ def bound_threads(threads: int) -> None:
     if threads < 1:
         raise UsageError(f"threads is {threads}; give at least 1")
     torch.set_num_threads(threads)
+
+
+def make_analyzer(run: RunSettings, cache: Path) -> Analyzer:
+    """The analyzer that the settings name: a model behind an endpoint, or fixed rules.
+
+    Args:
+        run: the settings.
+        cache: folder of a model's earlier answers.
+    """
+    if not run.analyzer_url:
+        return RuleAnalyzer()
+    return ChatAnalyzer(
+        run.analyzer_url,
+        run.analyzer_model,
+        api_key=os.environ.get(ANALYZER_KEY),
+        reasoning_off=run.analyzer_reasoning_off,
+        cache=cache,
+    )
 
 
 class Training:
@@ -94,18 +113,19 @@ class Training:
         loaded = load_policy(self._start(played), device="auto")
         teacher = self._teacher(loaded.tokenizer)
         write_json_atomic(self._out / "run.json", self._record(played, teacher))
-        trainer = Trainer(
-            self._configuration,
-            loaded.module,
-            loaded.tokenizer,
-            played,
-            self._out,
-            privileged=self._privileged(loaded.tokenizer, make_env),
-            teacher=teacher,
-            on_iteration=self._view.iterated,
-            tensorboard=self._tensorboard,
-        )
-        return trainer.run(force=force)
+        with closing(make_analyzer(run, self._out / "analyzer")) as analyzer:
+            trainer = Trainer(
+                self._configuration,
+                loaded.module,
+                loaded.tokenizer,
+                played,
+                self._out,
+                privileged=self._privileged(analyzer, loaded.tokenizer, make_env),
+                teacher=teacher,
+                on_iteration=self._view.iterated,
+                tensorboard=self._tensorboard,
+            )
+            return trainer.run(force=force)
 
     def _make_env(self, data: str = "") -> MakeEnv:
         run = self._configuration.run
@@ -142,7 +162,9 @@ class Training:
         check_vocabulary(tokenizer, teacher.tokenizer, settings.teacher_model)
         return teacher.module
 
-    def _privileged(self, tokenizer: Any, make_env: MakeEnv) -> Privileged | None:
+    def _privileged(
+        self, analyzer: Analyzer, tokenizer: Any, make_env: MakeEnv
+    ) -> Privileged | None:
         run, settings = self._configuration.run, self._configuration.settings
         source: PiSource = getattr(settings, "pi_source", "none")
         if source == "none":
@@ -152,7 +174,7 @@ class Training:
             tools = game_of(env).tools
         outcome = getattr(settings, "align_sees_outcome", False)
         hinting = Hinting(
-            self._analyzer(),
+            analyzer,
             AnalyzerSettings(align_sees_outcome=outcome),
             source=source,
             audit=self._out / "audit",
@@ -166,18 +188,6 @@ class Training:
             getattr(settings, "pi_tokens", PI_TOKENS),
             getattr(settings, "pi_position", "prefix"),
             lambda messages: chat.chat_ids(messages, tools),
-        )
-
-    def _analyzer(self) -> Analyzer:
-        run = self._configuration.run
-        if not run.analyzer_url:
-            return RuleAnalyzer()
-        return ChatAnalyzer(
-            run.analyzer_url,
-            run.analyzer_model,
-            api_key=os.environ.get(ANALYZER_KEY),
-            reasoning_off=run.analyzer_reasoning_off,
-            cache=self._out / "analyzer",
         )
 
     def _record(self, played: Played, teacher: Any) -> dict[str, Any]:

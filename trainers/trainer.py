@@ -18,10 +18,7 @@ import numpy as np
 
 from agentgym_suite.engines.tokens import Sampling
 from agentgym_suite.engines.transformers_engine import TransformersEngine
-from agentgym_suite.episodes import PlaySettings
 from agentgym_suite.errors import UsageError
-from agentgym_suite.prompts import StepPrompt, prompt_template
-from agentgym_suite.rewards import reward_preset
 from agentgym_suite.trainers.algorithm import Algorithm
 from agentgym_suite.trainers.batch import StepBatch, collate
 from agentgym_suite.trainers.checkpoints import (
@@ -32,10 +29,7 @@ from agentgym_suite.trainers.checkpoints import (
 )
 from agentgym_suite.trainers.collector import (
     Collection,
-    Collector,
-    RolloutSettings,
     collection_metrics,
-    plan_groups,
 )
 from agentgym_suite.trainers.exports import generation_config, save_policy
 from agentgym_suite.trainers.logprobs import Forward
@@ -49,35 +43,17 @@ from agentgym_suite.trainers.passes import (
     reference_pass,
     teacher_pass,
 )
+from agentgym_suite.trainers.policy_rollouts import Played, PolicyRollouts
 from agentgym_suite.trainers.privileged import plain_encode
 from agentgym_suite.trainers.privileged_rows import Privileged
 from agentgym_suite.trainers.registry import make_algorithm
-from agentgym_suite.trainers.resampling import play_groups
 from agentgym_suite.trainers.run_settings import Configuration
 from agentgym_suite.trainers.stats import OneRank, Reducer
-from agentgym_suite.trainers.task_lists import drawn_tasks
 from agentgym_suite.trainers.teachers import Teacher, other_teacher, own_teacher
 from agentgym_suite.trainers.update import Learner, Tally, update_critic, update_policy
 from agentgym_suite.trainers.value_basis import equalise_value_rows, value_token_ids
 
 OnIteration = Callable[[int, Mapping[str, float]], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Played:
-    """What is trained on and what is looked at beside it.
-
-    Attributes:
-        make_env: makes one environment.
-        tasks: ids of the training tasks.
-        unseen: ids of tasks that are evaluated only.
-        watched: the training tasks that are evaluated; all of them when empty.
-    """
-
-    make_env: MakeEnv
-    tasks: tuple[str, ...]
-    unseen: tuple[str, ...] = ()
-    watched: tuple[str, ...] = ()
 
 
 class Trainer:
@@ -120,10 +96,9 @@ class Trainer:
             configuration.algorithm, configuration.preset, **vars(settings)
         )
         _check_teacher(self.algorithm, privileged, teacher)
-        self.policy, self.tokenizer, self.played, self.out = policy, tokenizer, played, out
+        self.policy, self.tokenizer, self.out = policy, tokenizer, out
         self.progress = Progress()
         self._reducer = reducer or OneRank()
-        self._encode = plain_encode(tokenizer)
         self._privileged = privileged
         self._on_iteration = on_iteration
         self._log = MetricsLog(out, tensorboard=tensorboard)
@@ -157,11 +132,20 @@ class Trainer:
         self.engine = TransformersEngine(
             policy, tokenizer, policy_version="start", max_rows=run.concurrency
         )
-        self._sampling = Sampling(
+        sampling = Sampling(
             temperature=run.temperature,
             max_new_tokens=run.max_new_tokens,
             stop_ids=self.engine.tokenizer.stop_ids,
             banned_ids=banned,
+        )
+        self.rollouts = PolicyRollouts(
+            configuration,
+            played,
+            self.engine,
+            sampling,
+            plain_encode(tokenizer),
+            needs,
+            self._reducer,
         )
 
     def run(self, *, force: bool = False) -> Progress:
@@ -206,7 +190,7 @@ class Trainer:
             if self.teacher is not None:
                 self.teacher.begin(self.policy)
         with _timed(seconds, "rollout"):
-            collection = self._collect(number)
+            collection = self.rollouts.iteration(number, self.progress.tasks_drawn)
         with _timed(seconds, "passes"):
             batch, told = self._scored(collection, version, number)
         prepared = self.algorithm.prepare(batch, self._reducer)
@@ -231,22 +215,6 @@ class Trainer:
         if number % run.checkpoint_every == 0:
             self._checkpoint()
         self._tell(values)
-
-    def _collect(self, number: int) -> Collection:
-        run, settings = self.configuration.run, self.configuration.settings
-        collector = self._collector(self._sampling)
-
-        def play(first: int, count: int) -> Collection:
-            start = self.progress.tasks_drawn + first
-            tasks = drawn_tasks(self.played.tasks, count, seed=run.seed, start=start)
-            return collector.collect(
-                plan_groups(tasks, settings.rollouts, seed=run.seed, iteration=number, first=first)
-            )
-
-        rounds = self.algorithm.needs.resample_uniform_groups
-        return play_groups(
-            play, settings.tasks, rounds=rounds, config=settings, reducer=self._reducer
-        )
 
     def _scored(
         self, collection: Collection, version: str, number: int
@@ -310,47 +278,9 @@ class Trainer:
         return tally.summary()
 
     def _evaluated(self, *, final: bool) -> dict[str, float]:
-        """Success on the training tasks and on unseen ones, sampled as trained and greedy."""
-        run = self.configuration.run
+        """What the policy wins as it is now."""
         self.engine.load_weights(self.policy.state_dict(), f"evaluated:{self.progress.iteration}")
-        rounds = 4 if final else run.evaluate_rounds
-        seen = self.played.watched or self.played.tasks
-        lists = {"seen": seen, "unseen": self.played.unseen if final else ()}
-        found: dict[str, float] = {}
-        for temperature, passes in ((1.0, rounds), (0.0, 1)):
-            sampling = replace(self._sampling, temperature=temperature)
-            for name, tasks in lists.items():
-                if tasks:
-                    requests = plan_groups(tasks, passes, seed=run.seed + 1, iteration=-1)
-                    collection = self._collector(sampling).collect(requests)
-                    won = sum(episode.success for episode in collection.episodes)
-                    share = won / len(collection.episodes)
-                    found[f"evaluation/{name}/temperature_{temperature:g}"] = share
-        return found
-
-    def _collector(self, sampling: Sampling) -> Collector:
-        run = self.configuration.run
-        play = PlaySettings(
-            prompt=StepPrompt(
-                run.prompt,
-                token_budget=run.prompt_tokens or None,
-                counter=lambda text: len(self._encode(text)),
-            ),
-            reply_format=prompt_template(run.prompt).reply_format,
-            reward=reward_preset(run.reward),
-            max_steps=run.horizon or None,
-            keep_next_turn=self.algorithm.needs.bootstrap,
-        )
-        rollout = RolloutSettings(
-            env_id=run.env,
-            play=play,
-            sampling=sampling,
-            concurrency=run.concurrency,
-            timeout_s=run.episode_timeout_s,
-            attempts=run.attempts,
-            whole_groups=self.algorithm.needs.group,
-        )
-        return Collector(self.played.make_env, self.engine, self.engine.tokenizer, rollout)
+        return self.rollouts.evaluation(final=final)
 
     def _learner(self, model: Any, rate: float) -> Learner:
         run, settings = self.configuration.run, self.configuration.settings

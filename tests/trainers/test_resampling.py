@@ -138,21 +138,23 @@ def test_the_loop_goes_on_in_the_order_of_tasks_and_spends_its_budget(tmp_path: 
     played: list[str] = []
     spent: list[int] = []
     trained: list[int] = []
-    collect = training._collect
+    rollouts = training.rollouts
 
-    def watched(number: int) -> Collection:
-        found = collect(number)
-        place = training.progress.tasks_drawn
-        order = drawn_tasks(TASKS, found.groups, seed=41, start=place)
-        everything = (*found.episodes, *found.filtered)
-        spent.append(sum(len(one.steps) for one in everything))
-        trained.append(len(found.rows))
-        seen = {(one.group_id, one.task_id) for one in everything}
-        assert seen == {(f"{number}.{group}", task) for group, task in enumerate(order)}
-        played.extend(order)
-        return found
+    class Watched:
+        evaluation = rollouts.evaluation
 
-    training._collect = watched  # type: ignore[method-assign]
+        def iteration(self, number: int, tasks_drawn: int) -> Collection:
+            found = rollouts.iteration(number, tasks_drawn)
+            order = drawn_tasks(TASKS, found.groups, seed=41, start=tasks_drawn)
+            everything = (*found.episodes, *found.filtered)
+            spent.append(sum(len(one.steps) for one in everything))
+            trained.append(len(found.rows))
+            seen = {(one.group_id, one.task_id) for one in everything}
+            assert seen == {(f"{number}.{group}", task) for group, task in enumerate(order)}
+            played.extend(order)
+            return found
+
+    training.rollouts = Watched()  # type: ignore[assignment]
     progress = training.run()
     lines = read_metrics(tmp_path / METRICS_FILE)[:-1]
     assert progress.tasks_drawn == len(played) > 2 * progress.iteration

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ pytest.importorskip("torch")
 
 from agentgym_suite.cli import main
 from agentgym_suite.errors import UsageError
-from agentgym_suite.trainers.run_settings import resolve
+from agentgym_suite.making import make_environment
+from agentgym_suite.trainers.registry import ALGORITHMS
+from agentgym_suite.trainers.run_settings import CONFIGS, resolve
 
 
 def test_the_last_one_counts(tmp_path: Path) -> None:
@@ -37,6 +40,9 @@ def test_the_last_one_counts(tmp_path: Path) -> None:
         ({"budget_steps": 0}, "budget_steps is 0"),
         ({"temperature": 0}, "temperature is 0"),
         ({"reward": "gold"}, "reward preset 'gold'"),
+        ({"prompt_tokens": -1}, "prompt_tokens is -1"),
+        ({"kwargs": "paper"}, "kwargs = 'paper'; give a table"),
+        ({"analyzer_url": "http://localhost/v1"}, "belong together"),
     ],
 )
 def test_wrong_settings_are_named(given: dict[str, object], told: str) -> None:
@@ -71,3 +77,60 @@ def test_the_command_says_what_is_wrong_in_a_sentence(
     assert "unknown setting 'lr'" in capsys.readouterr().err
     assert main(["train", "capo", "--out", str(tmp_path / "c")]) == 2
     assert "--policy" in capsys.readouterr().err
+
+
+CONFIG_NAMES = sorted(path.stem for path in CONFIGS.glob("*.toml"))
+
+
+def compared(name: str) -> list[str]:
+    """The algorithms that a published comparison is for."""
+    return ["sapo_ar"] if name.startswith("sapo") else list(ALGORITHMS)
+
+
+@pytest.mark.parametrize("name", CONFIG_NAMES)
+def test_the_settings_of_a_comparison_fit_its_algorithms_and_its_environment(name: str) -> None:
+    for algorithm in compared(name):
+        found = resolve(algorithm, "paper", Path(name), {"data": ""})
+        assert found.run.iterations and found.run.prompt_tokens and found.run.horizon
+    with closing(
+        make_environment(found.run.env, found.run.kwargs, max_episode_steps=found.run.horizon)
+    ) as env:
+        env.reset(seed=0)
+
+
+def test_the_papers_numbers_of_each_environment() -> None:
+    def of(name: str, algorithm: str) -> tuple[int, int, int, int, float]:
+        found = resolve(algorithm, "paper", Path(name), {})
+        run, settings = found.run, found.settings
+        sizes = (run.horizon, run.prompt_tokens, run.max_new_tokens)
+        return (*sizes, settings.minibatch_rows, settings.kl_coef)
+
+    assert len(CONFIG_NAMES) == 9
+    assert of("capo-alfworld", "capo") == (20, 8192, 4096, 128, 1e-3)
+    assert of("capo-webshop", "capo") == (15, 16384, 4096, 128, 1e-3)
+    assert of("capo-hotpotqa", "capo") == (5, 10240, 1024, 128, 1e-3)
+    assert of("capo-papers", "capo") == (5, 10240, 4096, 128, 1e-3)
+    assert of("sapo-alfworld", "sapo_ar") == (50, 2048, 512, 256, 0.01)
+    assert of("sapo-webshop", "sapo_ar") == (15, 4096, 512, 64, 0.01)
+    assert of("taspo-alfworld", "taspo") == (50, 2048, 512, 256, 0.01)
+    assert of("taspo-webshop", "taspo") == (15, 4096, 512, 64, 0.01)
+    assert of("taspo-searchqa", "taspo") == (4, 4096, 512, 256, 1e-3)
+    searchqa = resolve("taspo", "paper", Path("taspo-searchqa"), {}).settings
+    assert (searchqa.tasks, searchqa.rollouts) == (128, 8)
+
+
+def test_arguments_of_the_environment_are_added_to_those_of_the_file() -> None:
+    given = {"kwargs": {"index": "w", "top_k": 5}}
+    found = resolve("taspo", "paper", Path("taspo-searchqa"), given)
+    assert found.run.kwargs == {
+        "reward": "paper",
+        "scorer": "search_r1",
+        "top_k": 5,
+        "max_calls": 1,
+        "index": "w",
+    }
+
+
+def test_a_settings_file_that_is_not_there_is_told_with_those_that_are() -> None:
+    with pytest.raises(UsageError, match="no settings file capo-chess.*one of capo-alfworld, "):
+        resolve("capo", "paper", Path("capo-chess"), {})

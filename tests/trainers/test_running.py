@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import gymnasium as gym
@@ -13,14 +14,20 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from agentgym_suite.cli import main
+from agentgym_suite.engines.loading import weights_digest
 from agentgym_suite.engines.transformers_engine import TransformersEngine
 from agentgym_suite.prompts import Message
 from agentgym_suite.renderers import Renderer
+from agentgym_suite.trainers.analyzer_prompts import AnalyzerRequest
 from agentgym_suite.trainers.cloning import CloningSettings, CloningStep
 from agentgym_suite.trainers.exports import save_policy
 from agentgym_suite.trainers.metrics import METRICS_FILE, read_metrics
+from agentgym_suite.trainers.offline_analyzers import RuleAnalyzer
+from agentgym_suite.trainers.run_settings import resolve
+from agentgym_suite.trainers.running import ANALYZER_KEY, make_analyzer
 from agentgym_suite.trainers.starts import StartSettings, make_start
-from agentgym_suite.trainers.task_lists import Played
+from agentgym_suite.trainers.tiny_policy import build_tokenizer
+from tests.chat_server import Answer, chat_server, completion
 from tests.trainers.tiny_training import SHAPE, TASKS, counting, policy
 
 ENV_ID = "CountingForTraining-v0"
@@ -62,6 +69,72 @@ def test_a_run_from_the_command_line_leaves_what_it_says(
     assert len(read_metrics(out / METRICS_FILE)) == len(lines)
     assert main([*command, "--seed", "4", "--out", str(out)]) == 2
     assert "another configuration" in capsys.readouterr().err
+
+
+def small_run(folder: Path, algorithm: str, *more: str) -> list[str]:
+    """A command of one iteration that starts from a policy of random weights."""
+    if not (folder / "start").is_dir():
+        model, tokenizer = policy()
+        save_policy(folder / "start", model, tokenizer, prompt="terse")
+    given = ["unseen_split=test", "tasks=2", "rollouts=2", "max_new_tokens=6", "iterations=1"]
+    given += ["horizon=4", "most_admissible=0", "evaluate_tasks=2", *more]
+    command = ["train", algorithm, "--preset", "tiny", "--env", ENV_ID]
+    command += ["--policy", str(folder / "start"), "--out", str(folder / algorithm)]
+    return [*command, *(word for one in given for word in ("--set", one))]
+
+
+def test_another_model_teaches_and_is_recorded(tmp_path: Path) -> None:
+    other, tokenizer = policy(seed=5)
+    save_policy(tmp_path / "teacher", other, tokenizer, prompt="terse")
+    named = f"teacher_model={tmp_path / 'teacher'}"
+    assert main([*small_run(tmp_path, "opd", named, "objective=full")]) == 0
+    record = json.loads((tmp_path / "opd" / "run.json").read_text("utf-8"))
+    assert record["teacher"]["weights"] == weights_digest(other)
+    assert record["configuration"]["settings"]["teacher_model"].endswith("teacher")
+    first, last = read_metrics(tmp_path / "opd" / METRICS_FILE)
+    assert first["teacher/coverage"] == 1.0 and first["loss/distillation"] > 0
+    assert last["iteration"] == 1
+
+
+def test_a_teacher_that_cannot_teach_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(small_run(tmp_path, "opd")) == 2
+    assert "--set teacher_model=DIR" in capsys.readouterr().err
+    other, _ = policy()
+    save_policy(tmp_path / "teacher", other, build_tokenizer(["other words"]), prompt="terse")
+    assert main(small_run(tmp_path, "opd", f"teacher_model={tmp_path / 'teacher'}")) == 2
+    told = capsys.readouterr().err
+    assert "has another vocabulary than the policy" in told and told.count("\n") == 1
+
+
+def test_why_there_was_no_hint_is_logged(tmp_path: Path) -> None:
+    assert main(small_run(tmp_path, "taspo")) == 0
+    line = read_metrics(tmp_path / "taspo" / METRICS_FILE)[0]
+    reasons = [value for name, value in line.items() if name.startswith("hints/no_hint/")]
+    assert sum(reasons) + 4 * line["hints/coverage"] == 4
+
+
+def test_an_analyzer_behind_an_endpoint_is_asked_with_the_key_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ANALYZER_KEY, "open-sesame")
+    run = resolve("taspo", "paper", None, {}).run
+    assert isinstance(make_analyzer(run, tmp_path), RuleAnalyzer)
+    with chat_server([Answer(completion('{"evidence": []}'))]) as server:
+        given = {"analyzer_url": server.url, "analyzer_model": "judge"}
+        run = resolve("taspo", "paper", None, given).run
+        with closing(make_analyzer(run, tmp_path)) as analyzer:
+            analyzer.reply(AnalyzerRequest("extraction", "say", {}, ()))
+    assert [one["model"] for one in server.requests] == ["judge"]
+    assert server.keys == ["Bearer open-sesame"]
+
+
+def test_arguments_of_the_environment_reach_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(small_run(tmp_path, "grpo", 'kwargs={"size": 3}')) == 2
+    assert "'size'" in capsys.readouterr().err
 
 
 def test_a_start_knows_the_words_of_its_tasks_and_is_loaded_as_any_policy(tmp_path: Path) -> None:

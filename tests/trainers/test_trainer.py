@@ -20,7 +20,7 @@ from agentgym_suite.engines.transformers_engine import TransformersEngine
 from agentgym_suite.errors import TrainingError, UsageError
 from agentgym_suite.trainers.checkpoints import checkpoints
 from agentgym_suite.trainers.metrics import METRICS_FILE, read_metrics
-from tests.trainers.tiny_training import configuration, policy, trainer
+from tests.trainers.tiny_training import policy, trainer
 
 ROOT = Path(__file__).parents[2]
 
@@ -65,8 +65,7 @@ def test_the_same_run_is_the_same_to_the_bit(tmp_path: Path) -> None:
 
 
 def test_another_seed_is_another_run(tmp_path: Path) -> None:
-    first, second = (trainer("capo", tmp_path / str(seed), seed=0) for seed in (1, 2))
-    second.configuration = configuration("capo", seed=99)
+    first, second = (trainer("capo", tmp_path / str(seed), run_seed=seed) for seed in (41, 99))
     first.run()
     second.run()
     assert not same(weights(first.policy), weights(second.policy))

@@ -10,6 +10,7 @@ import gymnasium as gym
 from agentgym_suite.episodes import EpisodeRequest, PlaySettings
 from agentgym_suite.prompts import StepPrompt
 from agentgym_suite.trainers.demonstrations import cover, noisy_teacher, play_all
+from agentgym_suite.trainers.policy_rollouts import Played
 from agentgym_suite.trainers.run_settings import Configuration, resolve
 from agentgym_suite.trainers.task_lists import Played
 from agentgym_suite.trainers.tiny_policy import TinyShape, build_policy, build_tokenizer
@@ -63,11 +64,19 @@ def configuration(algorithm: str, **given: Any) -> Configuration:
     return resolve(algorithm, "tiny", None, {**small, **given})
 
 
-def trainer(algorithm: str, out: Path, *, seed: int = 0, more: Any = None, **given: Any) -> Trainer:
-    """A trainer at its start."""
+def trainer(
+    algorithm: str,
+    out: Path,
+    *,
+    seed: int = 0,
+    run_seed: int = 41,
+    more: Any = None,
+    **given: Any,
+) -> Trainer:
+    """A trainer at its start; ``seed`` is that of the policy's weights."""
     model, tokenizer = policy(seed)
     return Trainer(
-        configuration(algorithm, **given),
+        configuration(algorithm, seed=run_seed, **given),
         model,
         tokenizer,
         Played(counting, TASKS),

@@ -1,0 +1,138 @@
+"""The policy in its environment: the groups of an iteration, and how many tasks it wins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from agentgym_suite.engines.tokens import Sampling
+from agentgym_suite.engines.transformers_engine import TransformersEngine
+from agentgym_suite.episodes import PlaySettings
+from agentgym_suite.prompts import StepPrompt, prompt_template
+from agentgym_suite.rewards import reward_preset
+from agentgym_suite.rollouts import MakeEnv
+from agentgym_suite.trainers.action_span import Encode
+from agentgym_suite.trainers.algorithm import Needs
+from agentgym_suite.trainers.collector import (
+    Collection,
+    Collector,
+    RolloutSettings,
+    plan_groups,
+)
+from agentgym_suite.trainers.resampling import play_groups
+from agentgym_suite.trainers.run_settings import Configuration
+from agentgym_suite.trainers.stats import Reducer
+from agentgym_suite.trainers.task_lists import drawn_tasks
+
+_FINAL_ROUNDS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What is trained on and what is looked at beside it.
+
+    Attributes:
+        make_env: makes one environment.
+        tasks: ids of the training tasks.
+        unseen: ids of tasks that are evaluated only.
+        watched: the training tasks that are evaluated; all of them when empty.
+    """
+
+    make_env: MakeEnv
+    tasks: tuple[str, ...]
+    unseen: tuple[str, ...] = ()
+    watched: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyRollouts:
+    """Plays with the weights that the engine has.
+
+    Attributes:
+        configuration: of the run.
+        played: environment and tasks.
+        engine: samples.
+        sampling: how, in training.
+        encode: text to ids, which the prompt's budget counts.
+        needs: what the algorithm wants of trajectories.
+        reducer: tells ranks of each other's groups.
+    """
+
+    configuration: Configuration
+    played: Played
+    engine: TransformersEngine
+    sampling: Sampling
+    encode: Encode
+    needs: Needs
+    reducer: Reducer
+
+    def iteration(self, number: int, tasks_drawn: int) -> Collection:
+        """The trajectories of an iteration, their tasks the next ones in order.
+
+        Args:
+            number: of the iteration, from 1.
+            tasks_drawn: tasks that were drawn before.
+
+        Raises:
+            EnvError: no trajectory could be played.
+        """
+        run, settings = self.configuration.run, self.configuration.settings
+        collector = self._collector(self.sampling)
+
+        def play(first: int, count: int) -> Collection:
+            start = tasks_drawn + first
+            tasks = drawn_tasks(self.played.tasks, count, seed=run.seed, start=start)
+            requests = plan_groups(
+                tasks, settings.rollouts, seed=run.seed, iteration=number, first=first
+            )
+            return collector.collect(requests)
+
+        rounds = self.needs.resample_uniform_groups
+        return play_groups(
+            play, settings.tasks, rounds=rounds, config=settings, reducer=self.reducer
+        )
+
+    def evaluation(self, *, final: bool) -> dict[str, float]:
+        """Shares of tasks that are won: of training and unseen ones, sampled as trained and greedy.
+
+        Args:
+            final: more rounds, and unseen tasks too.
+        """
+        run = self.configuration.run
+        rounds = _FINAL_ROUNDS if final else run.evaluate_rounds
+        seen = self.played.watched or self.played.tasks
+        lists = {"seen": seen, "unseen": self.played.unseen if final else ()}
+        found: dict[str, float] = {}
+        for temperature, passes in ((1.0, rounds), (0.0, 1)):
+            collector = self._collector(replace(self.sampling, temperature=temperature))
+            for name, tasks in lists.items():
+                if tasks:
+                    requests = plan_groups(tasks, passes, seed=run.seed + 1, iteration=-1)
+                    episodes = collector.collect(requests).episodes
+                    share = sum(episode.success for episode in episodes) / len(episodes)
+                    found[f"evaluation/{name}/temperature_{temperature:g}"] = share
+        return found
+
+    def _collector(self, sampling: Sampling) -> Collector:
+        run = self.configuration.run
+        prompt = StepPrompt(
+            run.prompt,
+            token_budget=run.prompt_tokens or None,
+            counter=lambda text: len(self.encode(text)),
+        )
+        play = PlaySettings(
+            prompt=prompt,
+            reply_format=prompt_template(run.prompt).reply_format,
+            reward=reward_preset(run.reward),
+            max_steps=run.horizon or None,
+            keep_next_turn=self.needs.bootstrap,
+        )
+        rollout = RolloutSettings(
+            env_id=run.env,
+            play=play,
+            sampling=sampling,
+            concurrency=run.concurrency,
+            timeout_s=run.episode_timeout_s,
+            attempts=run.attempts,
+            whole_groups=self.needs.group,
+        )
+        return Collector(self.played.make_env, self.engine, self.engine.tokenizer, rollout)
