@@ -146,10 +146,12 @@ def imitation_loss(
     lengths = torch.tensor([len(tail) for tail in tails])
     columns = torch.arange(states.shape[1] - 1)
     at = (columns < lengths[:, None]).nonzero(as_tuple=True)
-    ids = torch.tensor([token for response in responses for token in response])
+    ids = torch.tensor([token for tail in tails for token in tail], device=states.device)
     head = model.get_output_embeddings()
-    scores = token_scores(states[:, :-1][at], head, ids.to(states.device), Forward())
-    return -scores.logprobs.sum()
+    logprobs = token_scores(states[:, :-1][at], head, ids, Forward()).logprobs
+    prompts = torch.tensor([len(p) - count for (p, _), count in zip(pairs, read, strict=True)])
+    weights = torch.where(columns < prompts[:, None], prompt_weight, 1.0)[at]
+    return -(logprobs * weights.to(logprobs)).sum()
 
 
 def _descend(

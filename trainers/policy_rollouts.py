@@ -9,7 +9,6 @@ from agentgym_suite.engines.transformers_engine import TransformersEngine
 from agentgym_suite.episodes import PlaySettings
 from agentgym_suite.prompts import StepPrompt, prompt_template
 from agentgym_suite.rewards import reward_preset
-from agentgym_suite.rollouts import MakeEnv
 from agentgym_suite.trainers.action_span import Encode
 from agentgym_suite.trainers.algorithm import Needs
 from agentgym_suite.trainers.collector import (
@@ -21,26 +20,9 @@ from agentgym_suite.trainers.collector import (
 from agentgym_suite.trainers.resampling import play_groups
 from agentgym_suite.trainers.run_settings import Configuration
 from agentgym_suite.trainers.stats import Reducer
-from agentgym_suite.trainers.task_lists import drawn_tasks
+from agentgym_suite.trainers.task_lists import Played, drawn_tasks
 
 _FINAL_ROUNDS = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Played:
-    """What is trained on and what is looked at beside it.
-
-    Attributes:
-        make_env: makes one environment.
-        tasks: ids of the training tasks.
-        unseen: ids of tasks that are evaluated only.
-        watched: the training tasks that are evaluated; all of them when empty.
-    """
-
-    make_env: MakeEnv
-    tasks: tuple[str, ...]
-    unseen: tuple[str, ...] = ()
-    watched: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,6 +116,7 @@ class RunSettings:
 
 _FROM_ZERO = (
     "most_admissible",
+    "start_worlds",
     "horizon",
     "prompt_tokens",
     "warmup_steps",

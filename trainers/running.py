@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from agentgym_suite.alfworld.generated_files import publish_generated
+from agentgym_suite.alfworld.generator import DEFAULT_SEED
 from agentgym_suite.engines.chat_tokenizer import TransformersChatTokenizer
 from agentgym_suite.engines.loading import load_policy, weights_digest
 from agentgym_suite.errors import UsageError
@@ -28,18 +30,19 @@ from agentgym_suite.trainers.live_view import TrainingView
 from agentgym_suite.trainers.offline_analyzers import RuleAnalyzer
 from agentgym_suite.trainers.opd import OpdConfig
 from agentgym_suite.trainers.pi_sources import PiSource
-from agentgym_suite.trainers.policy_rollouts import Played
 from agentgym_suite.trainers.privileged import PI_TOKENS, plain_encode
 from agentgym_suite.trainers.privileged_rows import Privileged
 from agentgym_suite.trainers.run_settings import Configuration, RunSettings
 from agentgym_suite.trainers.starts import StartSettings, make_start
-from agentgym_suite.trainers.task_lists import select_tasks, spread
+from agentgym_suite.trainers.task_lists import Played, select_tasks, spread
 from agentgym_suite.trainers.teachers import check_vocabulary
 from agentgym_suite.trainers.trainer import Trainer
 from agentgym_suite.versions import suite_version
 
 ANALYZER_KEY = "AGENTGYM_SUITE_ANALYZER_KEY"
 """The environment variable with the bearer key of the analyzer's endpoint."""
+_HOUSEHOLDS = 300  # of a world that lessons are given in
+_LONG = CloningSettings(steps=1600, first_look=800, look_every=200)  # lessons take longer
 _PACKAGES = ("torch", "transformers", "numpy", "gymnasium")
 
 
@@ -129,7 +132,8 @@ class Training:
 
     def _make_env(self, data: str = "") -> MakeEnv:
         run = self._configuration.run
-        arguments = {**run.kwargs, **({"data": run.data} if run.data else {})}
+        data = data or run.data
+        arguments = {**run.kwargs, **({"data": data} if data else {})}
         return lambda: make_environment(run.env, arguments, max_episode_steps=run.horizon or None)
 
     def _start(self, played: Played) -> Path:
@@ -150,6 +154,23 @@ class Training:
             )
             make_start(played, folder, settings, self._view.cloned, lessons=lessons)
         return folder
+
+    def _lessons(self) -> list[Played]:
+        """Households of other worlds for the teacher to show."""
+        run = self._configuration.run
+        if run.start_worlds and run.env != "ALFWorld-v0":
+            raise UsageError(
+                f"start_worlds is {run.start_worlds}, and worlds are generated for ALFWorld-v0 "
+                f"alone; leave it at 0 for {run.env}"
+            )
+        found = []
+        for number in range(1, run.start_worlds + 1):
+            folder = self._out / "worlds" / str(number)
+            publish_generated(folder, games=_HOUSEHOLDS, seed=DEFAULT_SEED + number)
+            make_env = self._make_env(str(folder))
+            tasks = select_tasks(make_env, "train", run.most_admissible)
+            found.append(Played(make_env, tuple(tasks)))
+        return found
 
     def _teacher(self, tokenizer: Any) -> Any:
         """The model that ``teacher_model`` names; None for algorithms without one."""

@@ -21,11 +21,13 @@ class Played:
         make_env: makes one environment.
         tasks: ids of the training tasks.
         unseen: ids of tasks that are evaluated only.
+        watched: the training tasks that are evaluated; all of them when empty.
     """
 
     make_env: MakeEnv
     tasks: tuple[str, ...]
     unseen: tuple[str, ...] = ()
+    watched: tuple[str, ...] = ()
 
 
 def select_tasks(make_env: MakeEnv, split: str, most_admissible: int = 0) -> list[str]:

@@ -43,12 +43,13 @@ from agentgym_suite.trainers.passes import (
     reference_pass,
     teacher_pass,
 )
-from agentgym_suite.trainers.policy_rollouts import Played, PolicyRollouts
+from agentgym_suite.trainers.policy_rollouts import PolicyRollouts
 from agentgym_suite.trainers.privileged import plain_encode
 from agentgym_suite.trainers.privileged_rows import Privileged
 from agentgym_suite.trainers.registry import make_algorithm
 from agentgym_suite.trainers.run_settings import Configuration
 from agentgym_suite.trainers.stats import OneRank, Reducer
+from agentgym_suite.trainers.task_lists import Played
 from agentgym_suite.trainers.teachers import Teacher, other_teacher, own_teacher
 from agentgym_suite.trainers.update import Learner, Tally, update_critic, update_policy
 from agentgym_suite.trainers.value_basis import equalise_value_rows, value_token_ids

@@ -26,6 +26,7 @@ from agentgym_suite.trainers.offline_analyzers import RuleAnalyzer
 from agentgym_suite.trainers.run_settings import resolve
 from agentgym_suite.trainers.running import ANALYZER_KEY, make_analyzer
 from agentgym_suite.trainers.starts import StartSettings, make_start
+from agentgym_suite.trainers.task_lists import Played
 from agentgym_suite.trainers.tiny_policy import build_tokenizer
 from tests.chat_server import Answer, chat_server, completion
 from tests.trainers.tiny_training import SHAPE, TASKS, counting, policy

@@ -10,7 +10,6 @@ import gymnasium as gym
 from agentgym_suite.episodes import EpisodeRequest, PlaySettings
 from agentgym_suite.prompts import StepPrompt
 from agentgym_suite.trainers.demonstrations import cover, noisy_teacher, play_all
-from agentgym_suite.trainers.policy_rollouts import Played
 from agentgym_suite.trainers.run_settings import Configuration, resolve
 from agentgym_suite.trainers.task_lists import Played
 from agentgym_suite.trainers.tiny_policy import TinyShape, build_policy, build_tokenizer
