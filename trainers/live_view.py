@@ -26,6 +26,7 @@ _COLUMNS = {
     "seconds": "wall_s",
 }
 _SHOWN = 20
+_CLONING_STRIDE = 50
 
 
 class TrainingView:
@@ -37,12 +38,15 @@ class TrainingView:
         self._live = live
         self._rows: list[list[str]] = []
 
+    def taught(self, lessons: int, of: int, demonstrations: int) -> None:
+        """A list of tasks that the teacher has shown."""
+        self._console.print(f"lesson {lessons} of {of}: {demonstrations:,} demonstrations")
+
     def cloned(self, step: CloningStep) -> None:
-        """One step of cloning."""
-        if step.success is not None:
-            self._console.print(
-                f"cloning step {step.step}: loss {step.loss:.3f}, success {step.success:.3f}"
-            )
+        """One step of cloning; told where success was looked at, and now and then."""
+        won = "" if step.success is None else f", success {step.success:.3f}"
+        if won or step.step % _CLONING_STRIDE == 0:
+            self._console.print(f"cloning step {step.step}: loss {step.loss:.3f}{won}")
 
     def iterated(self, iteration: int, values: Mapping[str, float]) -> None:
         """One iteration."""

@@ -152,7 +152,14 @@ class Training:
                 max_new_tokens=run.max_new_tokens,
                 cloning=_LONG if lessons else CloningSettings(),
             )
-            make_start(played, folder, settings, self._view.cloned, lessons=lessons)
+            make_start(
+                played,
+                folder,
+                settings,
+                self._view.cloned,
+                lessons=lessons,
+                on_lesson=self._view.taught,
+            )
         return folder
 
     def _lessons(self) -> list[Played]:

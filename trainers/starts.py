@@ -71,6 +71,7 @@ def make_start(
     on_step: Callable[[CloningStep], None] | None = None,
     *,
     lessons: Sequence[Played] = (),
+    on_lesson: Callable[[int, int, int], None] | None = None,
 ) -> float:
     """Build, clone and write a tiny policy.
 
@@ -80,14 +81,19 @@ def make_start(
         settings: how.
         on_step: told each optimizer step.
         lessons: what the teacher shows besides, so that the policy reads rather than remembers.
+        on_lesson: told after each list of tasks how many were shown, of how many, and the
+            demonstrations so far.
 
     Returns:
         The share of the training tasks that the policy wins at temperature 1.
     """
     play = PlaySettings(prompt=StepPrompt(settings.prompt), max_steps=settings.horizon)
-    shown = _shown(played, play, settings.rounds, settings)
-    for lesson in lessons:
-        shown += _shown(lesson, play, settings.lesson_rounds, settings)
+    shown: list[Demonstration] = []
+    taught = [(played, settings.rounds), *((one, settings.lesson_rounds) for one in lessons)]
+    for number, (lesson, rounds) in enumerate(taught, 1):
+        shown += _shown(lesson, play, rounds, settings)
+        if on_lesson is not None:
+            on_lesson(number, len(taught), len(shown))
     known = (*played.tasks, *played.unseen)
     requests = [EpisodeRequest(task_id, settings.seed) for task_id in known]
     texts = cover(play_all(played.make_env, noisy_teacher(0.0), requests, play))
