@@ -148,7 +148,16 @@ def test_a_start_knows_the_words_of_its_tasks_and_is_loaded_as_any_policy(tmp_pa
         shape=SHAPE,
         cloning=CloningSettings(steps=12, batch=8, first_look=6, look_every=6, target=1.0),
     )
-    won = make_start(Played(counting, TASKS[:2], TASKS[2:]), tmp_path, settings, seen.append)
+    taught: list[tuple[int, int, int]] = []
+    won = make_start(
+        Played(counting, TASKS[:2], TASKS[2:]),
+        tmp_path,
+        settings,
+        seen.append,
+        lessons=[Played(counting, TASKS[1:3])],
+        on_lesson=lambda *told: taught.append(told),
+    )
+    assert [told[:2] for told in taught] == [(1, 2), (2, 2)] and taught[0][2] < taught[1][2]
     assert [step.step for step in seen] == list(range(1, 13))
     assert won == seen[-1].success
     assert Renderer.read(tmp_path).prompt == "terse"
