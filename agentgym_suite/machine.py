@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import subprocess
+import sys
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
@@ -40,6 +41,26 @@ def git_state(folder: Path) -> dict[str, Any]:
     if commit is None:
         return {"commit": None, "dirty": None}
     return {"commit": commit, "dirty": bool(_git(folder, "status", "--porcelain"))}
+
+
+def peak_memory_mib() -> float | None:
+    """The most memory that this process has held, in MiB; None where the system does not tell.
+
+    Linux is asked for what this program held: ``getrusage`` counts what the parent held, too.
+    """
+    try:
+        lines = Path("/proc/self/status").read_text("utf-8").splitlines()
+    except OSError:
+        lines = []
+    for line in lines:
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1024
+    try:
+        import resource
+    except ImportError:  # no POSIX system
+        return None
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
 
 
 def machine() -> dict[str, Any]:

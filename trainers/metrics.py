@@ -9,6 +9,7 @@ from typing import Any
 
 from agentgym_suite.errors import MissingExtra
 from agentgym_suite.files import make_folder, write_atomic
+from agentgym_suite.machine import peak_memory_mib
 
 METRICS_FILE = "metrics.jsonl"
 FINAL = "final"
@@ -42,7 +43,10 @@ class MetricsLog:
         write_atomic(self._path, text.encode("utf-8"))
 
     def write(self, iteration: int, values: Mapping[str, float]) -> None:
-        """One iteration."""
+        """One iteration, with the most memory that this process has held so far."""
+        peak = peak_memory_mib()
+        if peak is not None:
+            values = {**values, "peak_memory_mib": peak}
         with self._path.open("a", encoding="utf-8") as file:
             file.write(_line({"iteration": iteration, **values}))
         if self._board is not None:

@@ -17,6 +17,7 @@ from agentgym_suite.trainers.collector import (
     RolloutSettings,
     plan_groups,
 )
+from agentgym_suite.trainers.outcomes import Outcomes, task_outcomes
 from agentgym_suite.trainers.resampling import play_groups
 from agentgym_suite.trainers.run_settings import Configuration
 from agentgym_suite.trainers.stats import Reducer
@@ -58,7 +59,7 @@ class PolicyRollouts:
             EnvError: no trajectory could be played.
         """
         run, settings = self.configuration.run, self.configuration.settings
-        collector = self._collector(self.sampling)
+        collector = self._collector(self.sampling, whole_groups=self.needs.group)
 
         def play(first: int, count: int) -> Collection:
             start = tasks_drawn + first
@@ -73,28 +74,29 @@ class PolicyRollouts:
             play, settings.tasks, rounds=rounds, config=settings, reducer=self.reducer
         )
 
-    def evaluation(self, *, final: bool) -> dict[str, float]:
-        """Shares of tasks that are won: of training and unseen ones, sampled as trained and greedy.
+    def evaluation(self, *, final: bool) -> Outcomes:
+        """What is won of training and unseen tasks, sampled as trained and greedy.
 
         Args:
-            final: more rounds, and unseen tasks too.
+            final: more rounds.
         """
         run = self.configuration.run
         rounds = _FINAL_ROUNDS if final else run.evaluate_rounds
         seen = self.played.watched or self.played.tasks
-        lists = {"seen": seen, "unseen": self.played.unseen if final else ()}
-        found: dict[str, float] = {}
+        lists = {"seen": seen, "unseen": self.played.unseen}
+        found: Outcomes = {}
         for temperature, passes in ((1.0, rounds), (0.0, 1)):
-            collector = self._collector(replace(self.sampling, temperature=temperature))
+            sampling = replace(self.sampling, temperature=temperature)
+            collector = self._collector(sampling, whole_groups=False)
             for name, tasks in lists.items():
                 if tasks:
                     requests = plan_groups(tasks, passes, seed=run.seed + 1, iteration=-1)
                     episodes = collector.collect(requests).episodes
-                    share = sum(episode.success for episode in episodes) / len(episodes)
-                    found[f"evaluation/{name}/temperature_{temperature:g}"] = share
+                    evaluation = f"{name}/temperature_{temperature:g}"
+                    found[evaluation] = task_outcomes(requests, episodes)
         return found
 
-    def _collector(self, sampling: Sampling) -> Collector:
+    def _collector(self, sampling: Sampling, *, whole_groups: bool) -> Collector:
         run = self.configuration.run
         prompt = StepPrompt(
             run.prompt,
@@ -115,6 +117,6 @@ class PolicyRollouts:
             concurrency=run.concurrency,
             timeout_s=run.episode_timeout_s,
             attempts=run.attempts,
-            whole_groups=self.needs.group,
+            whole_groups=whole_groups,
         )
         return Collector(self.played.make_env, self.engine, self.engine.tokenizer, rollout)

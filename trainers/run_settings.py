@@ -86,6 +86,9 @@ class RunSettings:
     # loop
     seed: int = setting(41, "of everything that is drawn")
     budget_steps: int = setting(1_000_000, "environment steps that training may consume")
+    budget_minutes: float = setting(
+        0.0, "minutes of training, evaluations aside, that end it earlier; 0 is no bound"
+    )
     iterations: int = setting(0, "iterations that training may take; 0 leaves it to the steps")
     concurrency: int = setting(256, "most episodes in flight")
     episode_timeout_s: float = setting(600.0, "wall-clock bound of one episode")
@@ -107,6 +110,8 @@ class RunSettings:
             _least(name, getattr(self, name), 0)
         for name in ("evaluate_rounds", "checkpoint_every", "keep_checkpoints"):
             _least(name, getattr(self, name), 1)
+        if not 0.0 <= self.budget_minutes < float("inf"):
+            raise UsageError(f"budget_minutes is {self.budget_minutes}; give at least 0")
         if not self.temperature > 0:
             raise UsageError(f"temperature is {self.temperature}; training needs more than 0")
         if bool(self.analyzer_url) != bool(self.analyzer_model):
@@ -163,6 +168,7 @@ class Configuration:
 
 _FREE = (
     "budget_steps",
+    "budget_minutes",
     "iterations",
     "analyzer_url",
     "evaluate_every",

@@ -104,15 +104,27 @@ class Training:
         with only_writer(self._out / "run", None):
             return self._run(force)
 
-    def _run(self, force: bool) -> Progress:
-        run = self._configuration.run
-        make_env = self._make_env()
+    def start(self) -> Path:
+        """The folder of the policy that the run begins with, made first where that is its part.
+
+        Raises:
+            UsageError: no policy is given, and the preset makes none.
+        """
+        make_folder(self._out)
+        with only_writer(self._out / "run", None):
+            return self._start(self._played())
+
+    def _played(self) -> Played:
+        run, make_env = self._configuration.run, self._make_env()
         seen = select_tasks(make_env, run.split, run.most_admissible)
         unseen: list[str] = []
         if run.unseen_split:
             unseen = select_tasks(make_env, run.unseen_split, run.most_admissible)
         watched, others = (spread(ids, run.evaluate_tasks) for ids in (seen, unseen))
-        played = Played(make_env, tuple(seen), others, watched)
+        return Played(make_env, tuple(seen), others, watched)
+
+    def _run(self, force: bool) -> Progress:
+        run, played = self._configuration.run, self._played()
         loaded = load_policy(self._start(played), device="auto")
         teacher = self._teacher(loaded.tokenizer)
         write_json_atomic(self._out / "run.json", self._record(played, teacher))
@@ -123,7 +135,7 @@ class Training:
                 loaded.tokenizer,
                 played,
                 self._out,
-                privileged=self._privileged(analyzer, loaded.tokenizer, make_env),
+                privileged=self._privileged(analyzer, loaded.tokenizer, played.make_env),
                 teacher=teacher,
                 on_iteration=self._view.iterated,
                 tensorboard=self._tensorboard,

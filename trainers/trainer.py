@@ -36,6 +36,12 @@ from agentgym_suite.trainers.logprobs import Forward
 from agentgym_suite.trainers.metrics import FINAL, MetricsLog
 from agentgym_suite.trainers.minibatch import minibatches, padding_share
 from agentgym_suite.trainers.models import frozen_copy, make_critic
+from agentgym_suite.trainers.outcomes import (
+    Outcomes,
+    forget_outcomes,
+    success_rates,
+    write_outcomes,
+)
 from agentgym_suite.trainers.passes import (
     bootstrap_pass,
     critic_pass,
@@ -160,17 +166,25 @@ class Trainer:
             TrainingError: a loss or gradient is not finite, or a checkpoint is damaged.
             EnvError: no trajectory of an iteration could be played.
         """
-        run = self.configuration.run
         self._resume(force)
-        most = run.iterations or math.inf
-        while self.progress.env_steps < run.budget_steps and self.progress.iteration < most:
+        while self._budget_left():
             self._iteration()
-        values = self._evaluated(final=True)
+        outcomes = self._evaluated(final=True)
+        values = success_rates(outcomes)
         self._log.write(self.progress.iteration, {FINAL: 1.0, **values})
         self._tell(values)
         self._log.close()
         self.export(self.out / "policy")
+        write_outcomes(self.out, outcomes)
         return self.progress
+
+    def _budget_left(self) -> bool:
+        run, spent = self.configuration.run, self.progress
+        return (
+            spent.env_steps < run.budget_steps
+            and spent.iteration < (run.iterations or math.inf)
+            and spent.wall_s < (60.0 * run.budget_minutes or math.inf)
+        )
 
     def export(self, folder: Path) -> None:
         """Write the policy as evaluation and other engines load it."""
@@ -210,7 +224,7 @@ class Trainer:
         values |= {f"seconds/{name}": value for name, value in seconds.items()}
         values["padding"] = padding_share(batch, run.micro_tokens)
         if run.evaluate_every and number % run.evaluate_every == 0:
-            values |= self._evaluated(final=False)
+            values |= success_rates(self._evaluated(final=False))
         values |= self._standing()
         self._log.write(number, values)
         if number % run.checkpoint_every == 0:
@@ -278,7 +292,7 @@ class Trainer:
                     )
         return tally.summary()
 
-    def _evaluated(self, *, final: bool) -> dict[str, float]:
+    def _evaluated(self, *, final: bool) -> Outcomes:
         """What the policy wins as it is now."""
         self.engine.load_weights(self.policy.state_dict(), f"evaluated:{self.progress.iteration}")
         return self.rollouts.evaluation(final=final)
@@ -303,6 +317,7 @@ class Trainer:
                 force=force,
             )
         self._log.keep(self.progress.iteration)
+        forget_outcomes(self.out)
 
     def _checkpoint(self) -> None:
         save_checkpoint(
