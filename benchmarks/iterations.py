@@ -1,0 +1,205 @@
+"""One iteration of training taken apart, so that each of its steps can be measured alone."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from agentgym_suite.engines.tokens import Sampling
+from agentgym_suite.engines.transformers_engine import TransformersEngine
+from agentgym_suite.episodes import PlaySettings
+from agentgym_suite.making import make_environment
+from agentgym_suite.prompts import StepPrompt
+from agentgym_suite.rollouts import MakeEnv
+from agentgym_suite.trainers.algorithm import Algorithm
+from agentgym_suite.trainers.batch import StepBatch
+from agentgym_suite.trainers.collector import (
+    Collection,
+    Collector,
+    RolloutSettings,
+    plan_groups,
+)
+from agentgym_suite.trainers.logprobs import Forward
+from agentgym_suite.trainers.minibatch import minibatches
+from agentgym_suite.trainers.models import frozen_copy, make_critic
+from agentgym_suite.trainers.passes import critic_pass, old_policy_pass, reference_pass
+from agentgym_suite.trainers.stats import OneRank
+from agentgym_suite.trainers.task_lists import select_tasks
+from agentgym_suite.trainers.update import Learner, Tally, update_critic, update_policy
+from agentgym_suite.trainers.value_basis import equalise_value_rows, value_token_ids
+
+ENV = "ALFWorld-v0"
+PROMPT = "terse"
+MOST_ADMISSIBLE = 15
+MICRO_TOKENS = 4_096
+ALONE = OneRank()
+
+
+def household(horizon: int) -> tuple[MakeEnv, list[str]]:
+    """The embedded households, and the small ones that the preset ``tiny`` trains on."""
+
+    def make() -> Any:
+        return make_environment(ENV, {}, max_episode_steps=horizon)
+
+    return make, select_tasks(make, "train", MOST_ADMISSIBLE)
+
+
+def play(
+    policy: Any,
+    tokenizer: Any,
+    tasks: Sequence[str],
+    rollouts: int,
+    *,
+    horizon: int,
+    max_new_tokens: int,
+    iteration: int = 1,
+) -> Collection:
+    """Real trajectories of a policy at temperature 1.
+
+    Args:
+        policy: a causal transformers model.
+        tokenizer: of it.
+        tasks: one group each.
+        rollouts: trajectories of a group.
+        horizon: most steps of an episode.
+        max_new_tokens: most tokens of a reply.
+        iteration: another one has other draws.
+    """
+    make, _ = household(horizon)
+    engine = TransformersEngine(policy, tokenizer, policy_version="measured", max_rows=256)
+    rollout = RolloutSettings(
+        env_id=ENV,
+        play=PlaySettings(prompt=StepPrompt(PROMPT), max_steps=horizon),
+        sampling=Sampling(
+            max_new_tokens=max_new_tokens,
+            stop_ids=engine.tokenizer.stop_ids,
+            banned_ids=tuple(policy.generation_config.suppress_tokens or ()),
+        ),
+        whole_groups=True,
+    )
+    collector = Collector(make, engine, engine.tokenizer, rollout)
+    return collector.collect(plan_groups(tasks, rollouts, seed=41, iteration=iteration))
+
+
+def rows_digest(batch: StepBatch) -> str:
+    """A digest of what was given to the policy and of what it sampled."""
+    ids = [(row.prompt_ids, row.response_ids) for row in batch.rows]
+    return hashlib.sha256(repr(ids).encode()).hexdigest()
+
+
+class Iteration:
+    """The networks that an algorithm trains, with CPU seconds of every step.
+
+    Args:
+        algorithm: with its settings.
+        policy: trained in place.
+        tokenizer: of it.
+        warmup: optimizer steps over which the learning rates rise.
+
+    Attributes:
+        seconds: phase -> CPU seconds so far.
+    """
+
+    def __init__(
+        self, algorithm: Algorithm, policy: Any, tokenizer: Any, *, warmup: int = 0
+    ) -> None:
+        config, needs = algorithm.config, algorithm.needs
+        self.algorithm, self.policy = algorithm, policy
+        self.seconds: dict[str, float] = defaultdict(float)
+        rows = policy.get_output_embeddings().weight
+        value_ids = value_token_ids(len(tokenizer), rows.shape[0]) if needs.value_tokens else None
+        if value_ids is not None:
+            equalise_value_rows(rows, value_ids)
+        self.forward = Forward(
+            banned_ids=tuple(policy.generation_config.suppress_tokens or ()),
+            value_ids=value_ids,
+            entropy=needs.entropy,
+        )
+
+        def learner(model: Any, rate: float) -> Learner:
+            return Learner.make(model, rate, warmup=warmup, grad_clip=config.grad_clip, decay=0.01)
+
+        self.learner = learner(policy, config.learning_rate)
+        self.reference = frozen_copy(policy) if needs.reference else None
+        self.critic = None
+        if needs.critic != "none":
+            self.critic = learner(make_critic(policy), config.critic_learning_rate)
+
+    def score(self, batch: StepBatch) -> StepBatch:
+        """The frozen columns that the algorithm needs."""
+        with self.timed("old policy"):
+            batch = old_policy_pass(batch, self.policy, self.algorithm, self.forward, MICRO_TOKENS)
+        if self.reference is not None:
+            with self.timed("reference"):
+                batch = reference_pass(batch, self.reference, self.forward, MICRO_TOKENS)
+        if self.critic is not None:
+            with self.timed("values of the critic"):
+                kind = self.algorithm.needs.critic
+                batch = critic_pass(batch, self.critic.model, kind, MICRO_TOKENS)
+        return batch
+
+    def prepare(self, batch: StepBatch) -> StepBatch:
+        """The batch with advantages and targets."""
+        with self.timed("advantages"):
+            return self.algorithm.prepare(batch, ALONE).batch
+
+    def learn(
+        self, batch: StepBatch, look: Callable[[StepBatch], None] | None = None
+    ) -> dict[str, float]:
+        """One epoch over a prepared batch; the metrics of its updates.
+
+        Args:
+            batch: as ``prepare`` left it.
+            look: told every mini-batch before it is learned from.
+        """
+        config, tally = self.algorithm.config, Tally()
+        parts = minibatches(
+            batch,
+            unit=config.minibatch_unit,
+            rows=config.minibatch_rows,
+            chance=np.random.Generator(np.random.PCG64(41)),
+        )
+        for numbers in parts:
+            part = batch.select(numbers)
+            if look is not None:
+                look(part)
+            with self.timed("update of the policy"):
+                update_policy(
+                    self.learner,
+                    part,
+                    self.algorithm,
+                    self.forward,
+                    ALONE,
+                    most_tokens=MICRO_TOKENS,
+                    tally=tally,
+                )
+            if self.critic is not None:
+                with self.timed("update of the critic"):
+                    update_critic(
+                        self.critic,
+                        part,
+                        self.algorithm,
+                        ALONE,
+                        most_tokens=MICRO_TOKENS,
+                        tally=tally,
+                    )
+        return tally.summary()
+
+    @contextmanager
+    def timed(self, phase: str) -> Iterator[None]:
+        """Add the CPU seconds of a block to a phase."""
+        began = time.process_time()
+        yield
+        self.seconds[phase] += time.process_time() - began
+
+
+def largest_gap(one: Tensor, other: Tensor) -> float:
+    """The largest absolute difference of two tensors."""
+    return float((one.double() - other.double()).abs().max())
