@@ -5,12 +5,13 @@
 
 PYTHON ?= python3
 RUNS ?= runs/leaderboard
+TRAINING = $(if $(POLICY),--policy $(POLICY)) $(if $(JOBS),--jobs $(JOBS)) $(if $(MINUTES),--minutes $(MINUTES))
 VENVS := .venvs
 PIP := -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 SOURCES := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help leaderboard test check lint typecheck docs benchmark parity-lucene parity-alfworld parity-qa parity-openenv official-suites learn benchmark-update test-ray walkthroughs benchmark-alfworld benchmark-retrieval benchmark-kinds benchmark-selector retrieval-recall benchmark-servers benchmark-harness benchmark-report benchmark-resume fuzz-openapi papers-litsearch papers-scale benchmark-qdrant scale oracle-alfworld benchmark-engine test-vllm models-smoke clean
+.PHONY: help leaderboard test check lint typecheck docs benchmark parity-lucene parity-alfworld parity-qa parity-openenv official-suites learn compare-algorithms ablations training-claims benchmark-update test-ray walkthroughs benchmark-alfworld benchmark-retrieval benchmark-kinds benchmark-selector retrieval-recall benchmark-servers benchmark-harness benchmark-report benchmark-resume fuzz-openapi papers-litsearch papers-scale benchmark-qdrant scale oracle-alfworld benchmark-engine test-vllm models-smoke clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -108,8 +109,17 @@ fuzz-openapi: $(VENVS)/fuzz/ready ## the environment server by its own descripti
 parity-openenv: $(VENVS)/openenv/ready ## OpenEnv's own client against the local environments
 	@$(VENVS)/openenv/bin/python benchmarks/parity_openenv.py
 
-learn: $(VENVS)/train/ready ## CAPO, SAPO, TASPO, PPO and GRPO from one start on small households, one seed: table and curves
-	@$(VENVS)/train/bin/python benchmarks/learn.py --out runs/learn
+learn: $(VENVS)/train/ready ## CAPO, SAPO, TASPO, PPO and GRPO from one start on small households: table and curves; MINUTES=N, POLICY=DIR
+	@$(VENVS)/train/bin/python benchmarks/learn.py --out runs/learn $(TRAINING)
+
+compare-algorithms: $(VENVS)/train/ready ## every algorithm from one start, three seeds, paired differences; JOBS=N, POLICY=DIR, TEACHER=DIR
+	@$(VENVS)/train/bin/python benchmarks/compare_algorithms.py --out runs/compare $(TRAINING) $(if $(TEACHER),--teacher $(TEACHER))
+
+ablations: $(VENVS)/train/ready ## what each part of CAPO and of TASPO is worth, three seeds; TABLES=NAMES, JOBS=N, POLICY=DIR
+	@$(VENVS)/train/bin/python benchmarks/ablations.py --out runs/ablations $(TRAINING) $(if $(TABLES),--tables $(TABLES))
+
+training-claims: $(VENVS)/train/ready ## SAPO without a critic beside PPO, CAPO's clip by length, TASPO's weights; POLICY=DIR
+	@$(VENVS)/train/bin/python benchmarks/training_claims.py --out runs/training-claims --report benchmarks/training_claims.json $(if $(POLICY),--policy $(POLICY))
 
 benchmark-update: $(VENVS)/train/ready ## one training pass at a vocabulary of 151,936 beside full padded logits
 	@$(VENVS)/train/bin/python benchmarks/update_throughput.py

@@ -17,10 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from curves import Panel, chart, over_repetitions
 from training_runs import (
-    SEEN,
-    UNSEEN,
     Plan,
     TrainedRun,
     Variant,
@@ -32,8 +29,8 @@ from training_runs import (
 )
 from training_tables import (
     Pair,
-    Row,
     difference_table,
+    learning_curves,
     paired_differences,
     success_table,
     table_row,
@@ -149,23 +146,6 @@ def tables_of(names: str, preset: str) -> dict[str, Ablation]:
     }
 
 
-def picture(title: str, rows: Sequence[Row]) -> str:
-    """Mean and range over the seeds, one panel a row."""
-    panels = [
-        Panel(
-            row.label,
-            [
-                over_repetitions("training tasks", [run.curve(SEEN) for run in row.runs]),
-                over_repetitions("unseen tasks", [run.curve(UNSEEN) for run in row.runs]),
-            ],
-        )
-        for row in rows
-        if row.runs
-    ]
-    title = f"{title}; success at temperature 1, mean and range over seeds"
-    return chart(panels, title=title, x_label="environment steps", y_label="success")
-
-
 def write_report(
     out: Path, plan: Plan, tables: Mapping[str, Ablation], runs: Sequence[TrainedRun]
 ) -> list[str]:
@@ -189,7 +169,7 @@ def write_report(
             "pairs": [pair.as_dict() for pair in pairs],
         }
         if any(row.runs for row in rows):
-            drawn = picture(table.title, rows)
+            drawn = learning_curves(rows, f"{table.title}; success at temperature 1")
             write_atomic(out / f"{name}.svg", drawn.encode("utf-8"))
     results = {
         "schema_version": 1,

@@ -19,9 +19,9 @@ from typing import Any
 from agentgym_suite.machine import peak_memory_mib
 
 SIDES = ("ppo", "sapo_ar")
-SHAPE = {"hidden": 512, "layers": 6, "mlp": 1536, "heads": 8, "kv_heads": 4, "head_width": 64}
-TASKS, HORIZON, NEW_TOKENS = 16, 5, 192
-MINIBATCH_ROWS = 32
+SHAPE = {"hidden": 512, "layers": 4, "mlp": 1536, "heads": 8, "kv_heads": 4, "head_width": 64}
+TASKS, HORIZON, NEW_TOKENS = 8, 5, 96
+MINIBATCH_ROWS = 16
 MOST_GAP = 1e-4
 
 

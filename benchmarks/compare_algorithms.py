@@ -18,11 +18,9 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from curves import Panel, chart, over_repetitions
 from training_runs import (
     GREEDY,
     SEEN,
-    UNSEEN,
     Plan,
     TrainedRun,
     Variant,
@@ -36,6 +34,7 @@ from training_tables import (
     ALPHA,
     Row,
     difference_table,
+    learning_curves,
     paired_differences,
     success_table,
     table_row,
@@ -49,6 +48,7 @@ from agentgym_suite.trainers.registry import ALGORITHMS, algorithm_spec
 
 TARGET = 0.9
 TARGETED = ("capo", "sapo_ar", "taspo")
+TITLE = "Success at temperature 1: mean and range over seeds, the others' in grey"
 EQUAL = ("learning_rate", "trajectories", "seen tasks", "budget_steps")
 
 
@@ -106,27 +106,6 @@ def targets(rows: Sequence[Row]) -> list[str]:
     return lines
 
 
-def picture(rows: Sequence[Row]) -> str:
-    """Mean and range over the seeds, seen and unseen, one panel a row."""
-    panels = [
-        Panel(
-            row.label,
-            [
-                over_repetitions("training tasks", [run.curve(SEEN) for run in row.runs]),
-                over_repetitions("unseen tasks", [run.curve(UNSEEN) for run in row.runs]),
-            ],
-        )
-        for row in rows
-        if row.runs
-    ]
-    return chart(
-        panels,
-        title="Success at temperature 1: mean and range over seeds, the others' in grey",
-        x_label="environment steps",
-        y_label="success",
-    )
-
-
 def write_report(out: Path, plan: Plan, runs: Sequence[TrainedRun]) -> list[str]:
     """Write results, tables and curves; returns the lines of the tables."""
     by_variant: dict[str, list[TrainedRun]] = {}
@@ -166,7 +145,8 @@ def write_report(out: Path, plan: Plan, runs: Sequence[TrainedRun]) -> list[str]
     write_json_atomic(out / "results.json", results)
     write_atomic(out / "results.md", ("\n".join(lines).strip() + "\n").encode("utf-8"))
     if any(row.runs for row in rows):
-        write_atomic(out / "curves.svg", picture(rows).encode("utf-8"))
+        drawn = learning_curves(rows, TITLE)
+        write_atomic(out / "curves.svg", drawn.encode("utf-8"))
     return lines
 
 

@@ -1,126 +1,145 @@
 """Learning from one start: CAPO, SAPO, TASPO, PPO and GRPO on small households, one seed.
 
-    python benchmarks/learn.py --out DIR [--algorithms capo,sapo_ar] [--budget-steps 60000]
+    python benchmarks/learn.py --out DIR [--algorithms capo,sapo_ar] [--minutes 30]
 
-Every algorithm begins with the same cloned policy and has the same budget of environment steps.
-Printed is one row an algorithm; DIR keeps the runs, ``learning.json`` and the curves as an SVG.
-The same command in the same folder goes on where it was stopped. What comes out is one seed: it
-shows that an algorithm learns, and ranks none of them.
+Every algorithm begins with the same cloned policy and has the same budget of environment steps,
+or of minutes if these are over sooner. Printed is one row an algorithm; DIR keeps the runs,
+``learning.json``, ``learning.md`` and the curves as an SVG. The same command in the same folder
+goes on where it was stopped. What comes out is one seed: it shows that an algorithm learns, and
+ranks none of them.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from agentgym_suite.trainers.metrics import METRICS_FILE, read_metrics
+from training_runs import (
+    GREEDY,
+    SEEN,
+    UNSEEN,
+    UNSEEN_GREEDY,
+    Plan,
+    TrainedRun,
+    Variant,
+    add_arguments,
+    plan_of,
+    seeds_of,
+    train_all,
+    trained_runs,
+)
+from training_tables import Row, learning_curves, table_row, unfinished
+
+from agentgym_suite.errors import AgentGymSuiteError
+from agentgym_suite.evaluation.intervals import Interval
+from agentgym_suite.files import write_atomic, write_json_atomic
+from agentgym_suite.machine import machine
+from agentgym_suite.trainers.registry import algorithm_spec
 
 ALGORITHMS = ("capo", "sapo_ar", "taspo", "ppo", "grpo")
-CURVE = "evaluation/seen/temperature_1"
-COLOURS = ("#1b6ca8", "#c8553d", "#2a9d5c", "#8e5ea2", "#b8860b", "#555555")
-WIDTH, HEIGHT, MARGIN = 720, 420, 48
+TARGET = 0.9
+COLUMNS = {
+    "sampled": SEEN,
+    "greedy": GREEDY,
+    "unseen, sampled": UNSEEN,
+    "unseen, greedy": UNSEEN_GREEDY,
+}
 
 
-def train(algorithm: str, out: Path, start: Path | None, args: argparse.Namespace) -> None:
-    """One run by the command that anybody would type."""
-    command = [sys.executable, "-m", "agentgym_suite", "train", algorithm, "--preset", "tiny"]
-    command += ["--out", str(out), "--seed", str(args.seed), "--threads", str(args.threads)]
-    command += ["--budget-steps", str(args.budget_steps)]
-    if start is not None:
-        command += ["--policy", str(start)]
-    subprocess.run(command, check=True)
+def reached(run: TrainedRun) -> dict[str, float] | None:
+    """Where a run was first at the target, sampled and greedy; None if it never was on the way."""
+    names = [f"evaluation/{name}" for name in (SEEN, GREEDY)]
+    for line in run.metrics:
+        if all(line.get(name, 0.0) >= TARGET for name in names):
+            return {
+                "environment_steps": line["env_steps"],
+                "wall_minutes": line["wall_s"] / 60,
+                "cpu_minutes": line["cpu_s"] / 60,
+            }
+    return None
 
 
-def curve(run: Path) -> list[tuple[float, float]]:
-    """(environment steps, success at temperature 1) of a run's evaluations."""
-    points = []
-    steps = 0.0
-    for line in read_metrics(run / METRICS_FILE):
-        steps = line.get("env_steps", steps)
-        if CURVE in line:
-            points.append((steps, line[CURVE]))
-    return points
+def table(rows: Sequence[Row]) -> list[str]:
+    """The rows as Markdown, every share with its 95 % interval over tasks."""
+    head = ["", *COLUMNS, "environment steps", "wall minutes", "CPU minutes", f"at {TARGET:.2f}"]
+    lines = [head, ["---"] * len(head)]
+    for row in rows:
+        for run in row.runs:
+            shares = [row.measured.get(name) for name in COLUMNS.values()]
+            first = reached(run)
+            lines.append(
+                [
+                    row.label,
+                    *("-" if one is None else _shown(one.interval) for one in shares),
+                    f"{run.last('env_steps'):,.0f}",
+                    f"{run.last('wall_s') / 60:.1f}",
+                    f"{run.last('cpu_s') / 60:.1f}",
+                    f"{first['environment_steps']:,.0f} steps, {first['cpu_minutes']:.1f} CPU min"
+                    if first
+                    else "not on the way",
+                ]
+            )
+    return [f"| {' | '.join(cells)} |" for cells in lines]
 
 
-def summary(algorithm: str, run: Path) -> dict[str, Any]:
-    """The last evaluation of a run, and what it took."""
-    lines = read_metrics(run / METRICS_FILE)
-    last, trained = lines[-1], lines[-2]
-    return {
-        "algorithm": algorithm,
-        "temperature 1": last[CURVE],
-        "greedy": last["evaluation/seen/temperature_0"],
-        "unseen, temperature 1": last.get("evaluation/unseen/temperature_1"),
-        "environment steps": trained["env_steps"],
-        "optimizer steps": trained["optimizer_steps"],
-        "CPU minutes": trained["cpu_s"] / 60,
-    }
-
-
-def svg(curves: dict[str, list[tuple[float, float]]]) -> str:
-    """The curves as a picture."""
-    most = max((steps for points in curves.values() for steps, _ in points), default=1.0) or 1.0
-    inner_w, inner_h = WIDTH - 2 * MARGIN, HEIGHT - 2 * MARGIN
-
-    def place(steps: float, share: float) -> str:
-        return f"{MARGIN + inner_w * steps / most:.1f},{HEIGHT - MARGIN - inner_h * share:.1f}"
-
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
-        'font-family="sans-serif" font-size="12">',
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
+def write_report(out: Path, plan: Plan, runs: Sequence[TrainedRun]) -> list[str]:
+    """Write results, table and curves; returns the lines of the table."""
+    several = len({run.seed for run in runs}) > 1
+    rows = [
+        table_row(f"{run.variant.name}, seed {run.seed}" if several else run.variant.name, [run])
+        for run in runs
     ]
-    for tick in (0.0, 0.25, 0.5, 0.75, 1.0):
-        y = HEIGHT - MARGIN - inner_h * tick
-        parts.append(
-            f'<line x1="{MARGIN}" x2="{WIDTH - MARGIN}" y1="{y}" y2="{y}" stroke="#ddd"/>'
-            f'<text x="{MARGIN - 8}" y="{y + 4}" text-anchor="end">{tick:.2f}</text>'
+    lines = [*table(rows), "", *unfinished(rows)]
+    results: dict[str, Any] = {
+        "schema_version": 2,
+        "plan": asdict(plan),
+        "machine": machine(),
+        "rows": [
+            {**row.as_dict(), "reached": reached(run)} for row, run in zip(rows, runs, strict=True)
+        ],
+        "curves": {
+            row.label: {name: run.curve(name) for name in run.outcomes}
+            for row, run in zip(rows, runs, strict=True)
+        },
+    }
+    write_json_atomic(out / "learning.json", results)
+    write_atomic(out / "learning.md", ("\n".join(lines).strip() + "\n").encode("utf-8"))
+    if any(row.runs for row in rows):
+        drawn = learning_curves(
+            rows, "Success at temperature 1 from one start, the others' in grey"
         )
-    for number, (name, points) in enumerate(curves.items()):
-        colour = COLOURS[number % len(COLOURS)]
-        line = " ".join(place(steps, share) for steps, share in points)
-        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        parts.append(
-            f'<text x="{WIDTH - MARGIN - 70}" y="{MARGIN + 16 * number}" fill="{colour}">'
-            f"{name}</text>"
-        )
-    parts.append(
-        f'<text x="{WIDTH / 2}" y="{HEIGHT - 12}" text-anchor="middle">environment steps '
-        f"(0 to {most:,.0f}); success at temperature 1</text></svg>"
-    )
-    return "\n".join(parts) + "\n"
+        write_atomic(out / "learning.svg", drawn.encode("utf-8"))
+    return lines
 
 
 def main() -> int:
-    """Train what is asked for, then print and write what came out."""
+    """Train what is asked for, then print and write what came out; 1 if a run is not finished."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--out", type=Path, required=True)
+    add_arguments(parser, seeds="41")
     parser.add_argument("--algorithms", default=",".join(ALGORITHMS))
-    parser.add_argument("--budget-steps", type=int, default=60_000)
-    parser.add_argument("--seed", type=int, default=41)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--policy", type=Path, help="a start; the first run makes one otherwise")
     args = parser.parse_args()
-    names = args.algorithms.split(",")
-    for name in names:
-        first = None if name == names[0] else args.out / names[0] / "start"
-        train(name, args.out / name, args.policy or first, args)
-    rows = [summary(name, args.out / name) for name in names]
-    for row in rows:
-        print("  ".join(f"{key} {_shown(value)}" for key, value in row.items()))
-    curves = {name: curve(args.out / name) for name in names}
-    report = {"rows": rows, "curves": curves, "seed": args.seed}
-    (args.out / "learning.json").write_text(json.dumps(report, indent=2) + "\n", "utf-8")
-    (args.out / "learning.svg").write_text(svg(curves), "utf-8")
-    return 0
+    try:
+        names = dict.fromkeys(algorithm_spec(name).name for name in args.algorithms.split(","))
+        wanted = [(Variant(name), seed) for name in names for seed in seeds_of(args)]
+        plan = plan_of(args)
+        if not args.report_only:
+            train_all(plan, wanted, args.out, jobs=args.jobs, tell=lambda line: print(line))
+        runs = list(trained_runs(args.out, wanted))
+        print("\n".join(write_report(args.out, plan, runs)))
+    except AgentGymSuiteError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0 if all(run.outcomes for run in runs) else 1
 
 
-def _shown(value: Any) -> str:
-    return f"{value:.3f}" if isinstance(value, float) and value < 1000 else f"{value}"
+def _shown(interval: Interval) -> str:
+    if interval.low is None or interval.high is None:
+        return "-"
+    return f"{interval.estimate:.3f} ({interval.low:.3f} to {interval.high:.3f})"
 
 
 if __name__ == "__main__":

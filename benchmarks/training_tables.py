@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Any
 
+from curves import Panel, chart, over_repetitions
 from training_runs import GREEDY, SEEN, UNSEEN, UNSEEN_GREEDY, TrainedRun, success
 
 from agentgym_suite.errors import UsageError
@@ -213,6 +214,22 @@ def success_table(rows: Sequence[Row], *, regime: bool = False) -> list[str]:
             cells += [_number(told["peak_memory_mib"] or None, "{:,.0f}"), str(row.failures)]
         lines.append(cells)
     return [f"| {' | '.join(cells)} |" for cells in lines]
+
+
+def learning_curves(rows: Sequence[Row], title: str) -> str:
+    """Mean and range over the seeds on training and unseen tasks, one panel a row, as SVG."""
+    panels = [
+        Panel(
+            row.label,
+            [
+                over_repetitions("training tasks", [run.curve(SEEN) for run in row.runs]),
+                over_repetitions("unseen tasks", [run.curve(UNSEEN) for run in row.runs]),
+            ],
+        )
+        for row in rows
+        if row.runs
+    ]
+    return chart(panels, title=title, x_label="environment steps", y_label="success")
 
 
 def unfinished(rows: Sequence[Row]) -> list[str]:
