@@ -11,7 +11,6 @@ the runs, ``ablations.json``, ``ablations.md`` and a picture a table.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from training_runs import (
     TrainedRun,
     Variant,
     add_arguments,
+    exit_code,
     plan_of,
     seeds_of,
     train_all,
@@ -37,7 +37,7 @@ from training_tables import (
     unfinished,
 )
 
-from agentgym_suite.errors import AgentGymSuiteError, UsageError
+from agentgym_suite.errors import UsageError
 from agentgym_suite.files import write_atomic, write_json_atomic
 from agentgym_suite.machine import machine
 
@@ -188,19 +188,19 @@ def main() -> int:
     add_arguments(parser, seeds="41,42,43")
     parser.add_argument("--tables", default="all", help=f"{', '.join(ABLATIONS)}, or all")
     args = parser.parse_args()
-    try:
+
+    def work() -> bool:
         tables = tables_of(args.tables, args.preset)
         variants = dict.fromkeys(v for table in tables.values() for v in table.rows.values())
         wanted = [(variant, seed) for variant in variants for seed in seeds_of(args)]
         plan = plan_of(args)
         if not args.report_only:
-            train_all(plan, wanted, args.out, jobs=args.jobs, tell=lambda line: print(line))
+            train_all(plan, wanted, args.out, jobs=args.jobs, tell=print)
         runs = list(trained_runs(args.out, wanted))
         print("\n".join(write_report(args.out, plan, tables, runs)))
-    except AgentGymSuiteError as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0 if all(run.outcomes for run in runs) else 1
+        return all(run.outcomes for run in runs)
+
+    return exit_code(work)
 
 
 if __name__ == "__main__":

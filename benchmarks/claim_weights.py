@@ -23,7 +23,7 @@ from agentgym_suite.trainers.privileged_rows import Privileged
 from agentgym_suite.trainers.registry import make_algorithm
 from agentgym_suite.trainers.returns import token_means
 
-TASKS, ROLLOUTS, HORIZON, NEW_TOKENS = 16, 8, 20, 12
+TASKS, ROLLOUTS, HORIZON, NEW_TOKENS = 8, 8, 20, 12
 EXACT = 1e-12
 
 

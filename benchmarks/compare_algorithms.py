@@ -12,7 +12,6 @@ DIR keeps the runs, ``results.json``, ``results.md`` and ``curves.svg``.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -25,6 +24,7 @@ from training_runs import (
     TrainedRun,
     Variant,
     add_arguments,
+    exit_code,
     plan_of,
     seeds_of,
     train_all,
@@ -41,7 +41,6 @@ from training_tables import (
     unfinished,
 )
 
-from agentgym_suite.errors import AgentGymSuiteError
 from agentgym_suite.files import write_atomic, write_json_atomic
 from agentgym_suite.machine import machine
 from agentgym_suite.trainers.registry import ALGORITHMS, algorithm_spec
@@ -157,17 +156,17 @@ def main() -> int:
     parser.add_argument("--algos", default="all", help="names of the registry, or all")
     parser.add_argument("--teacher", type=Path, help="a larger policy, for opd")
     args = parser.parse_args()
-    try:
+
+    def work() -> bool:
         wanted = [(v, s) for v in variants_of(args.algos, args.teacher) for s in seeds_of(args)]
         plan = plan_of(args)
         if not args.report_only:
-            train_all(plan, wanted, args.out, jobs=args.jobs, tell=lambda line: print(line))
+            train_all(plan, wanted, args.out, jobs=args.jobs, tell=print)
         runs = list(trained_runs(args.out, wanted))
         print("\n".join(write_report(args.out, plan, runs)))
-    except AgentGymSuiteError as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0 if all(run.outcomes for run in runs) else 1
+        return all(run.outcomes for run in runs)
+
+    return exit_code(work)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ behind them; a band is the range over repetitions.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -134,8 +135,10 @@ def _axes(title: str, x_label: str, y_label: str, most: float) -> list[str]:
             f'<line x1="{LEFT}" x2="{right:.1f}" y1="{y:.1f}" y2="{y:.1f}" stroke="#e8e8e8"/>'
             f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{tick:.2f}</text>'
         )
-        ((x, low),) = _placed([(tick * most, 0.0)], most)
-        shown = _short(tick * most)
+    step = _round_step(most)
+    for number in range(int(most / step + 1e-9) + 1):
+        ((x, low),) = _placed([(number * step, 0.0)], most)
+        shown = _short(number * step)
         parts.append(
             f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{low:.1f}" y2="{low + 4:.1f}" stroke="#444"/>'
             f'<text x="{x:.1f}" y="{low + 15:.1f}" text-anchor="middle">{shown}</text>'
@@ -185,6 +188,12 @@ def _mark(x: float, y: float, style: int) -> str:
         case 2:
             return f'<path d="M{x:.1f},{y - 3:.1f} l3,5 h-6 z"/>'
     return f'<path d="M{x - 2.5:.1f},{y - 2.5:.1f} l5,5 m0,-5 l-5,5" stroke="#000"/>'
+
+
+def _round_step(most: float) -> float:
+    """A distance of ticks that people count in: three to six of them up to ``most``."""
+    size = 10.0 ** math.floor(math.log10(most / 4))
+    return next(size * factor for factor in (1, 2, 5, 10) if size * factor >= most / 5)
 
 
 def _short(value: float) -> str:

@@ -12,7 +12,6 @@ ranks none of them.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -27,6 +26,7 @@ from training_runs import (
     TrainedRun,
     Variant,
     add_arguments,
+    exit_code,
     plan_of,
     seeds_of,
     train_all,
@@ -34,7 +34,6 @@ from training_runs import (
 )
 from training_tables import Row, learning_curves, table_row, unfinished
 
-from agentgym_suite.errors import AgentGymSuiteError
 from agentgym_suite.evaluation.intervals import Interval
 from agentgym_suite.files import write_atomic, write_json_atomic
 from agentgym_suite.machine import machine
@@ -122,18 +121,18 @@ def main() -> int:
     add_arguments(parser, seeds="41")
     parser.add_argument("--algorithms", default=",".join(ALGORITHMS))
     args = parser.parse_args()
-    try:
+
+    def work() -> bool:
         names = dict.fromkeys(algorithm_spec(name).name for name in args.algorithms.split(","))
         wanted = [(Variant(name), seed) for name in names for seed in seeds_of(args)]
         plan = plan_of(args)
         if not args.report_only:
-            train_all(plan, wanted, args.out, jobs=args.jobs, tell=lambda line: print(line))
+            train_all(plan, wanted, args.out, jobs=args.jobs, tell=print)
         runs = list(trained_runs(args.out, wanted))
         print("\n".join(write_report(args.out, plan, runs)))
-    except AgentGymSuiteError as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0 if all(run.outcomes for run in runs) else 1
+        return all(run.outcomes for run in runs)
+
+    return exit_code(work)
 
 
 def _shown(interval: Interval) -> str:

@@ -1,6 +1,6 @@
 """What the papers say of their methods' inner workings, as ratios measured in one run.
 
-    python benchmarks/training_claims.py --out DIR [--policy START] [--report FILE]
+    python benchmarks/training_claims.py --out DIR [--policy START] [--claims NAMES] [--report FILE]
 
 * SAPO needs no critic: CPU seconds and memory of its iteration beside PPO's on the same rows.
 * CAPO's ratio treats long and short actions alike: clip fractions by length, for its whole family.
@@ -12,15 +12,15 @@ Equality checks stand beside every figure; 1 if one of them fails.
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import claim_critic
-from training_runs import make_start
+from training_runs import exit_code, make_start
 
-from agentgym_suite.errors import AgentGymSuiteError
+from agentgym_suite.errors import UsageError
 from agentgym_suite.files import write_json_atomic
 from agentgym_suite.machine import machine
 
@@ -75,37 +75,59 @@ def weight_lines(found: Mapping[str, Any]) -> list[str]:
 
 
 def main() -> int:
-    """Measure all three; 1 if a check fails, 2 if they cannot be measured."""
+    """Measure what is asked for; 1 if a check fails, 2 if it cannot be measured."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, required=True, help="where a start is made, if need be")
     parser.add_argument("--policy", type=Path, help="a cloned start")
+    parser.add_argument("--claims", default=",".join(CLAIMS), help="with commas between them")
     parser.add_argument("--repeats", type=int, default=2, help="of the critic's measurement")
     parser.add_argument("--iterations", type=int, default=3, help="of TASPO")
-    parser.add_argument("--report", type=Path)
+    parser.add_argument("--report", type=Path, help="keeps the claims that are not measured now")
     args = parser.parse_args()
-    try:
-        start = args.policy or make_start(args.out, preset="tiny", env="", settings=(), threads=1)
-        critic = claim_critic.claim(start, args.repeats)
-        print("\n".join(["## SAPO without a critic", "", *critic_lines(critic), ""]), flush=True)
-        # imported here: processes that are started before stay without torch's memory
-        import torch
-        from claim_ratios import claim as claim_ratios
-        from claim_weights import claim as claim_weights
 
-        torch.set_num_threads(1)
-        ratios = claim_ratios(start)
-        print("\n".join(["## CAPO's ratios by length", "", *ratio_lines(ratios)]), flush=True)
-        weights = claim_weights(start, args.iterations)
-        print("\n".join(["## TASPO's weights", "", *weight_lines(weights), ""]), flush=True)
-    except AgentGymSuiteError as error:
-        print(error, file=sys.stderr)
-        return 2
-    found = {"critic": critic, "ratios": ratios, "weights": weights}
-    if args.report:
-        write_json_atomic(args.report, {"machine": machine(), **found})
-    wrong = [name for one in found.values() for name, held in one["checks"].items() if not held]
-    print("checks: " + ("; ".join(f"FAILED {name}" for name in wrong) or "all hold"))
-    return 1 if wrong else 0
+    def work() -> bool:
+        asked = args.claims.split(",")
+        for name in asked:
+            if name not in CLAIMS:
+                raise UsageError(f"claim {name!r} does not exist; use {', '.join(CLAIMS)}")
+        start = args.policy or make_start(args.out, preset="tiny", env="", settings=(), threads=1)
+        wrong = []
+        for name in asked:
+            title, lines = CLAIMS[name]
+            found = measured(name, start, args)
+            print("\n".join([f"## {title}", "", *lines(found), ""]), flush=True)
+            wrong += [told for told, held in found["checks"].items() if not held]
+            if args.report:
+                before = json.loads(args.report.read_bytes()) if args.report.is_file() else {}
+                write_json_atomic(args.report, {**before, "machine": machine(), name: found})
+        print("checks: " + ("; ".join(f"FAILED {told}" for told in wrong) or "all hold"))
+        return not wrong
+
+    return exit_code(work)
+
+
+def measured(name: str, start: Path, args: argparse.Namespace) -> dict[str, Any]:
+    """One claim: its figures, and under ``checks`` what must hold for them."""
+    if name == "critic":
+        return claim_critic.claim(start, args.repeats)
+    # imported here: processes that the critic's claim starts shall not begin with torch's memory
+    import torch
+
+    torch.set_num_threads(1)
+    if name == "ratios":
+        import claim_ratios
+
+        return claim_ratios.claim(start)
+    import claim_weights
+
+    return claim_weights.claim(start, args.iterations)
+
+
+CLAIMS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], list[str]]]] = {
+    "critic": ("SAPO without a critic", critic_lines),
+    "ratios": ("CAPO's ratios by length", ratio_lines),
+    "weights": ("TASPO's weights", weight_lines),
+}
 
 
 def _seconds(value: float | None) -> str:

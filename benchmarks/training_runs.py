@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agentgym_suite.errors import UsageError
+from agentgym_suite.errors import AgentGymSuiteError, UsageError
 from agentgym_suite.files import write_json_atomic
 from agentgym_suite.trainers.metrics import METRICS_FILE, read_metrics
 from agentgym_suite.trainers.outcomes import Outcomes, read_outcomes
@@ -42,7 +43,8 @@ class Variant:
     @property
     def name(self) -> str:
         """One name for one way, which folders can bear."""
-        return "_".join([self.algorithm, *(f"{key}-{value}" for key, value in self.settings)])
+        parts = [self.algorithm, *(f"{key}-{value}" for key, value in self.settings)]
+        return re.sub(r"[^\w.-]+", "_", "_".join(parts))
 
     def beside(self, preset: str) -> Variant:
         """The same way without settings that a preset has by itself."""
@@ -233,6 +235,25 @@ def make_start(out: Path, *, preset: str, env: str, settings: Sequence[str], thr
         return Training(configuration, out, view).start()
 
 
+def exit_code(work: Callable[[], bool]) -> int:
+    """What a script ends with.
+
+    Args:
+        work: True if everything was finished.
+
+    Returns:
+        0, or 1 if something is not finished, 2 on a usage or data error, 130 on Ctrl-C.
+    """
+    try:
+        return 0 if work() else 1
+    except AgentGymSuiteError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("stopped; the same command goes on", file=sys.stderr)
+        return 130
+
+
 def train_all(
     plan: Plan,
     runs: Sequence[tuple[Variant, int]],
@@ -249,7 +270,12 @@ def train_all(
         out: folder of all.
         jobs: processes at a time.
         tell: told what begins and ends.
+
+    Raises:
+        UsageError: fewer than 1 process.
     """
+    if jobs < 1:
+        raise UsageError(f"jobs is {jobs}; give at least 1")
     pool = ThreadPoolExecutor(jobs)
     try:
         list(pool.map(lambda run: _train(plan, *run, out, tell), runs))

@@ -114,6 +114,7 @@ def test_all_algorithms_come_in_the_order_of_the_registry(tmp_path: Path) -> Non
     chosen = comparing.variants_of("grpo,opd,capo", tmp_path)
     assert [variant.algorithm for variant in chosen] == ["capo", "grpo", "opd"]
     assert chosen[2].settings == (("teacher_model", str(tmp_path)),)
+    assert "/" not in chosen[2].name
     with pytest.raises(UsageError, match="sapo_ar"):
         comparing.variants_of("sapo", None)
 
