@@ -142,20 +142,19 @@ def checks_of(parts: Sequence[tuple[Tensor, Tensor, Tensor]]) -> dict[str, bool]
 
 
 def measured(
-    policy: Any, tokenizer: Any, *, rollouts: int, horizon: int, new_tokens: int, rows: int
+    policy: Any, tokenizer: Any, *, horizon: int, new_tokens: int, rows: int
 ) -> dict[str, Any]:
     """Play, learn, and tell the family by length.
 
     Args:
         policy: trained in place.
         tokenizer: of it.
-        rollouts: trajectories of every household.
         horizon: most steps of an episode.
         new_tokens: most tokens of an action.
         rows: of a mini-batch.
     """
     tasks = household(horizon)[1]
-    played = play(policy, tokenizer, tasks, rollouts, horizon=horizon, max_new_tokens=new_tokens)
+    played = play(policy, tokenizer, tasks, 1, horizon=horizon, max_new_tokens=new_tokens)
     iteration = Iteration(make_algorithm("capo", "tiny", minibatch_rows=rows), policy, tokenizer)
     looks = Looks(iteration)
     batch = iteration.prepare(iteration.score(collate(played.rows)))
@@ -181,10 +180,10 @@ def claim(start: Path) -> dict[str, Any]:
     random = build_policy(loaded.tokenizer)
     found = {
         "cloned policy": measured(
-            loaded.module, loaded.tokenizer, rollouts=2, horizon=20, new_tokens=12, rows=256
+            loaded.module, loaded.tokenizer, horizon=20, new_tokens=12, rows=128
         ),
         "random weights, long actions": measured(
-            random, loaded.tokenizer, rollouts=1, horizon=6, new_tokens=256, rows=48
+            random, loaded.tokenizer, horizon=3, new_tokens=128, rows=36
         ),
     }
     checks = {

@@ -110,7 +110,7 @@ def measured(name: str, start: Path, args: argparse.Namespace) -> dict[str, Any]
     """One claim: its figures, and under ``checks`` what must hold for them."""
     if name == "critic":
         return claim_critic.claim(start, args.repeats)
-    # imported here: processes that the critic's claim starts shall not begin with torch's memory
+    # imported here: the critic's claim needs no torch in this process
     import torch
 
     torch.set_num_threads(1)
