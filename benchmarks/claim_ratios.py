@@ -8,7 +8,6 @@ ratio of the family would then do to the same actions.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,13 +18,14 @@ from torch import Tensor
 
 from agentgym_suite.engines.loading import load_policy
 from agentgym_suite.trainers.batch import StepBatch, collate
-from agentgym_suite.trainers.length_metrics import LENGTHS, length_metrics
 from agentgym_suite.trainers.passes import scored
 from agentgym_suite.trainers.ratios import (
     RatioKind,
+    clip_active,
     importance_ratio,
     log_ratio,
     mean_log_ratio,
+    out_of_range,
     token_log_ratios,
 )
 from agentgym_suite.trainers.registry import make_algorithm
@@ -43,8 +43,11 @@ KINDS: dict[str, tuple[RatioKind, float]] = {
 }
 CLIPS = (1e-3, 5e-2)
 """The paper's, and that of the preset ``tiny``."""
-FEWEST = 20  # actions of a bucket that is told
 ON_POLICY = 1e-3  # rounding of two forwards, summed over an action
+
+
+Parts = Sequence[tuple[Tensor, Tensor, Tensor]]
+"""Log-ratios, mask and advantages of each mini-batch, ``[n, R]``."""
 
 
 class Looks:
@@ -62,52 +65,55 @@ class Looks:
         self.parts.append((z, part.response_mask, part.targets.advantages))
 
 
-def by_length(
-    parts: Sequence[tuple[Tensor, Tensor, Tensor]], kind: str, clip: float
-) -> dict[str, dict[str, float]]:
-    """First length of a bucket -> its actions, and the shares of them out of range and clipped."""
+def buckets_of(parts: Parts) -> list[tuple[int, int]]:
+    """First and last length of up to three buckets with about as many actions each."""
+    lengths = torch.cat([mask.sum(1) for _, mask, _ in parts])
+    lengths = lengths[lengths > 0].sort().values.tolist()
+    starts = sorted({lengths[len(lengths) * third // 3] for third in range(3)})
+    ends = [*(start - 1 for start in starts[1:]), lengths[-1]]
+    return list(zip(starts, ends, strict=True))
+
+
+def by_length(parts: Parts, kind: str, clip: float) -> dict[str, dict[str, float]]:
+    """Lengths of a bucket -> its actions, and the shares of them out of range and clipped."""
     name, alpha = KINDS[kind]
-    actions = float(sum((mask.sum(1) > 0).sum() for _, mask, _ in parts))
-    sums: dict[str, float] = defaultdict(float)
+    lengths, outside, active = [], [], []
     for z, mask, advantages in parts:
-        mu = _centre(z, mask)
-        ratio = importance_ratio(log_ratio(z, mask, name, mu=mu, alpha=alpha))
+        ratio = importance_ratio(log_ratio(z, mask, name, mu=_centre(z, mask), alpha=alpha))
         given = advantages if name == "token" else token_means(advantages, mask).unsqueeze(1)
-        shares = length_metrics(z, mask, ratio, given, mu=mu, low=clip, high=clip, actions=actions)
-        for key, value in shares.items():
-            sums[key] += value
+        lengths.append(mask.sum(1))
+        outside.append(_share_of_action(out_of_range(ratio, clip, clip), mask))
+        active.append(_share_of_action(clip_active(ratio, given, clip, clip), mask))
+    counts, beyond, clipped = (torch.cat(each) for each in (lengths, outside, active))
     found = {}
-    for start in LENGTHS:
-        share = sums[f"length/{start}+/share"]
-        if share * actions >= FEWEST:
-            found[f"{start}+"] = {
-                "actions": round(share * actions),
-                "out_of_range": sums[f"length/{start}+/out_of_range"] / share,
-                "active": sums[f"length/{start}+/active"] / share,
-            }
+    for first, last in buckets_of(parts):
+        inside = (counts >= first) & (counts <= last)
+        found[f"{first}-{last}"] = {
+            "actions": int(inside.sum()),
+            "out_of_range": float(beyond[inside].mean()),
+            "active": float(clipped[inside].mean()),
+        }
     return found
 
 
-def growth(parts: Sequence[tuple[Tensor, Tensor, Tensor]]) -> float | None:
+def growth(parts: Parts) -> float | None:
     """The exponent b of mean (Σ(z - μ))² ~ L^b over the buckets of length; None for one bucket."""
+    counts = torch.cat([mask.sum(1) for _, mask, _ in parts]).double()
+    squares = torch.cat(
+        [(z.sum(1) - _centre(z, mask) * mask.sum(1)) ** 2 for z, mask, _ in parts]
+    ).double()
     points = []
-    for start, end in zip(LENGTHS, (*LENGTHS[1:], math.inf), strict=True):
-        squares, lengths = [], []
-        for z, mask, _ in parts:
-            counts = mask.sum(1)
-            chosen = (counts >= start) & (counts < end)
-            squares += ((z.sum(1) - _centre(z, mask) * counts) ** 2)[chosen].tolist()
-            lengths += counts[chosen].tolist()
-        if len(squares) >= FEWEST:
-            points.append((math.log(_mean(lengths)), math.log(_mean(squares))))
+    for first, last in buckets_of(parts):
+        inside = (counts >= first) & (counts <= last)
+        points.append((math.log(counts[inside].mean()), math.log(squares[inside].mean())))
     if len(points) < 2:
         return None
-    x, y = (_mean([point[axis] for point in points]) for axis in (0, 1))
+    x, y = (math.fsum(point[axis] for point in points) / len(points) for axis in (0, 1))
     spread = sum((a - x) ** 2 for a, _ in points)
     return sum((a - x) * (b - y) for a, b in points) / spread
 
 
-def checks_of(parts: Sequence[tuple[Tensor, Tensor, Tensor]]) -> dict[str, bool]:
+def checks_of(parts: Parts) -> dict[str, bool]:
     """What must hold of every member of the family on the same log-ratios."""
     first, later = parts[0], parts[1:]
     z, mask = (torch.cat([_widened(part[n], later) for part in later]) for n in (0, 1))
@@ -198,10 +204,10 @@ def _centre(z: Tensor, mask: Tensor) -> float:
     return mean_log_ratio(float(z.sum()), float(mask.sum()))
 
 
-def _widened(column: Tensor, parts: Sequence[tuple[Tensor, Tensor, Tensor]]) -> Tensor:
+def _widened(column: Tensor, parts: Parts) -> Tensor:
     width = max(part[0].shape[1] for part in parts)
     return torch.nn.functional.pad(column, (0, width - column.shape[1]))
 
 
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
+def _share_of_action(chosen: Tensor, mask: Tensor) -> Tensor:
+    return token_means(chosen.double().expand(mask.shape), mask)

@@ -163,6 +163,29 @@ def test_a_chart_names_its_axes_and_differs_in_more_than_colour() -> None:
     assert len(list(drawn.iter(f"{SVG}polygon"))) == 1
 
 
+def test_the_family_of_ratios_is_told_by_length_of_the_action() -> None:
+    import torch
+
+    ratios = script("claim_ratios")
+    # actions of 1, 1, 4 and 4 tokens; the mean of z is 0
+    mask = torch.tensor([[1, 0, 0, 0]] * 2 + [[1] * 4] * 2, dtype=torch.bool)
+    z = torch.tensor([[0.02], [-0.02], [0.02], [-0.02]], dtype=torch.float64) * mask
+    advantages = torch.ones(4, 4, dtype=torch.float64) * mask
+    parts = [(z, mask, advantages)]
+    assert ratios.buckets_of(parts) == [(1, 3), (4, 4)]
+
+    def told(kind: str) -> list[tuple[float, float]]:
+        found = ratios.by_length(parts, kind, 0.03)
+        return [(one["out_of_range"], one["active"]) for one in found.values()]
+
+    # products are e^±0.08 for four tokens, roots e^±0.04, means e^±0.02
+    assert told("product") == told("action-aware") == [(0.0, 0.0), (1.0, 0.5)]
+    assert told("mean") == told("token") == [(0.0, 0.0), (0.0, 0.0)]
+    assert ratios.growth(parts) == pytest.approx(2.0)  # equal tokens: the sum grows as L
+    checks = ratios.checks_of([(torch.zeros_like(z), mask, advantages), *parts])
+    assert all(checks.values()), checks
+
+
 def test_a_comparison_goes_on_and_what_breaks_stops_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from agentgym_suite.episodes import Episode, EpisodeRequest
 from agentgym_suite.errors import DataDamaged, DataVersion
-from agentgym_suite.files import write_json_atomic
+from agentgym_suite.files import Json, write_json_atomic
 
 OUTCOMES_FILE = "evaluation.json"
 OUTCOMES_SCHEMA_VERSION = 1
@@ -52,7 +52,7 @@ def write_outcomes(folder: Path, outcomes: Outcomes) -> None:
     Raises:
         DataError: the file cannot be written.
     """
-    value = {"schema_version": OUTCOMES_SCHEMA_VERSION, "outcomes": outcomes}
+    value: Json = {"schema_version": OUTCOMES_SCHEMA_VERSION, "outcomes": outcomes}
     write_json_atomic(folder / OUTCOMES_FILE, value)
 
 
