@@ -18,10 +18,12 @@ from agentgym_suite.prompts import prompt_template
 from agentgym_suite.trainers.batch import StepBatch, collate
 from agentgym_suite.trainers.hinting import Hinting
 from agentgym_suite.trainers.offline_analyzers import RuleAnalyzer
+from agentgym_suite.trainers.passes import teacher_pass
 from agentgym_suite.trainers.privileged import plain_encode
 from agentgym_suite.trainers.privileged_rows import Privileged
 from agentgym_suite.trainers.registry import make_algorithm
 from agentgym_suite.trainers.returns import token_means
+from agentgym_suite.trainers.teachers import own_teacher
 
 TASKS, ROLLOUTS, HORIZON, NEW_TOKENS = 8, 8, 20, 12
 EXACT = 1e-12
@@ -35,6 +37,7 @@ def claim(start: Path, iterations: int) -> dict[str, Any]:
     without = make_algorithm("taspo", "tiny", weight_range=0.0)
     none = make_algorithm("taspo", "tiny", pi_source="none")
     learning = Iteration(taspo, policy, tokenizer)
+    teacher = own_teacher(policy, learning.forward.banned_ids, stays=False)
     privileged = Privileged(
         Hinting(RuleAnalyzer()),
         TransformersChatTokenizer(tokenizer),
@@ -56,8 +59,8 @@ def claim(start: Path, iterations: int) -> dict[str, Any]:
             max_new_tokens=NEW_TOKENS,
             iteration=number,
         )
-        batch = learning.score(collate(privileged.told(played, number)))
-        batch = privileged.scored(batch, policy, learning.forward, MICRO_TOKENS)
+        rows, _ = privileged.told(played, number)
+        batch = teacher_pass(learning.score(collate(rows)), teacher, learning.forward, MICRO_TOKENS)
         told = weights_of(taspo, batch)
         prepared = taspo.prepare(batch, ALONE)
         plain = none.prepare(batch, ALONE).batch.targets
