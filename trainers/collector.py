@@ -27,7 +27,7 @@ from agentgym_suite.episodes import (
 from agentgym_suite.errors import EnvError, UsageError
 from agentgym_suite.rollouts import MakeEnv, run_episodes
 from agentgym_suite.trainers.rows import StepRow, episode_rows
-from agentgym_suite.trainers.turns import TurnEngine
+from agentgym_suite.trainers.turns import Replies, TurnEngine
 from agentgym_suite.usage import Usage
 
 
@@ -247,7 +247,7 @@ class PolicyPlayer:
     An empty reply is played as it is and refused by the environment: the policy learns from it.
     """
 
-    def __init__(self, turns: TurnEngine, tokenizer: ChatTokenizer, seed: int) -> None:
+    def __init__(self, turns: Replies, tokenizer: ChatTokenizer, seed: int) -> None:
         self._turns = turns
         self._tokenizer = tokenizer
         self._seed = seed

@@ -12,8 +12,21 @@ import asyncio
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from agentgym_suite.engines.tokens import Generated, Sampling, TokenEngine
+
+
+class Replies(Protocol):
+    """Whom a player asks for its replies."""
+
+    async def reply(self, episode: int, prompt: Sequence[int], seed: int) -> Generated:
+        """The reply to an episode's next prompt."""
+        ...
+
+    def leave(self, episode: int) -> None:
+        """The episode asks no more; called from any thread."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
