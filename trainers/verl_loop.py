@@ -111,9 +111,7 @@ class EpisodeLoop(AgentLoopBase):  # type: ignore[misc]
         request, step = _request(kwargs, run.seed), int(kwargs.get("global_steps", 0))
         why = ""
         for attempt in range(run.attempts):
-            replies = ServerReplies(
-                self.server_manager, sampling_params, tokenizer.stop_ids, step
-            )
+            replies = ServerReplies(self.server_manager, sampling_params, tokenizer.stop_ids, step)
 
             def player(env: Any, seed: int, replies: ServerReplies = replies) -> PolicyPlayer:
                 return PolicyPlayer(replies, tokenizer, seed)

@@ -32,7 +32,6 @@ from agentgym_suite.trainers.stats import OneRank
 from agentgym_suite.trainers.verl_settings import (
     LOOP,
     PREFIX,
-    configured_algorithm,
     verl_configuration,
 )
 
@@ -142,11 +141,10 @@ def register() -> None:
 
 
 def _configured(name: str, config: Mapping[str, Any] | None) -> Algorithm:
+    """The algorithm of veRL's section; what diverges from the reference is veRL's to penalise."""
     section = None if config is None else config.get("agentgym")
-    if not section:
-        return make_algorithm(name)
-    given = {"adv_estimator": PREFIX + name, "agentgym": section}
-    return configured_algorithm(verl_configuration(given))
+    given = verl_configuration({"adv_estimator": PREFIX + name, "agentgym": section})
+    return make_algorithm(name, given.preset, **{**vars(given.settings), "kl_coef": 0.0})
 
 
 def _one_step_each(rewards: Tensor, mask: Tensor, index: Sequence[Any] | None) -> StepBatch:
