@@ -11,7 +11,7 @@ PIP := -m pip install --quiet --disable-pip-version-check --constraint constrain
 SOURCES := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help leaderboard test check lint typecheck docs benchmark parity-lucene parity-alfworld parity-qa parity-openenv official-suites learn compare-algorithms ablations training-claims benchmark-update test-ray walkthroughs benchmark-alfworld benchmark-retrieval benchmark-kinds benchmark-selector retrieval-recall benchmark-servers benchmark-harness benchmark-report benchmark-resume fuzz-openapi papers-litsearch papers-scale benchmark-qdrant scale oracle-alfworld benchmark-engine test-vllm models-smoke clean
+.PHONY: help leaderboard test check lint typecheck docs benchmark parity-lucene parity-alfworld parity-qa parity-openenv official-suites learn compare-algorithms ablations training-claims benchmark-update test-ray walkthroughs benchmark-alfworld benchmark-retrieval benchmark-kinds benchmark-selector retrieval-recall benchmark-servers benchmark-harness benchmark-report benchmark-resume fuzz-openapi papers-litsearch papers-scale benchmark-qdrant scale oracle-alfworld benchmark-engine test-vllm test-verl test-trl models-smoke clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -87,6 +87,13 @@ benchmark-engine: $(VENVS)/test/ready ## tokens: our decoding beside the library
 test-vllm: $(VENVS)/vllm/ready ## vLLM's log-probabilities against ours, and its server over a real model
 	@VLLM_ENABLE_V1_MULTIPROCESSING=0 VLLM_LOGGING_LEVEL=WARNING \
 		$(VENVS)/vllm/bin/python -m pytest --show-capture=no tests/engines
+
+test-verl: $(VENVS)/verl-train/ready ## the suite's names in veRL's registries, and whole iterations of veRL on a processor
+	@$(VENVS)/verl-train/bin/python -m pytest --show-capture=no \
+		tests/trainers/test_verl_plugin.py tests/trainers/test_verl_loop.py tests/trainers/test_verl_trainer.py
+
+test-trl: $(VENVS)/trl/ready ## TRL and OpenEnv's client learn on the suite's environments
+	@$(VENVS)/trl/bin/python -m pytest tests/examples
 
 retrieval-recall: $(VENVS)/test/ready ## recall of supporting passages: words, vectors, both
 	@$(VENVS)/test/bin/python benchmarks/retrieval_recall.py
@@ -217,4 +224,21 @@ $(VENVS)/verl/ready: $(SOURCES)
 	$(call new_venv,$(VENVS)/verl)
 	@$(VENVS)/verl/bin/python $(PIP) -e .
 	@$(VENVS)/verl/bin/python $(PIP) --no-deps verl==0.9.1
+	@touch $@
+
+# what veRL imports on the way to its trainer and its FSDP engine; its pins differ from ours, so
+# that only torch's is ours here
+$(VENVS)/verl-train/ready: $(SOURCES) tests/trainers/verl_requirements.txt
+	$(call new_venv,$(VENVS)/verl-train)
+	@$(VENVS)/verl-train/bin/python $(PIP) torch
+	@$(VENVS)/verl-train/bin/python -m pip install --quiet --disable-pip-version-check \
+		--requirement tests/trainers/verl_requirements.txt --editable . hypothesis pytest
+	@$(VENVS)/verl-train/bin/python -m pip install --quiet --disable-pip-version-check --no-deps verl==0.9.1
+	@touch $@
+
+# of openenv-core the client is played; the rest of what it asks for is for its own servers
+$(VENVS)/trl/ready: $(SOURCES)
+	$(call new_venv,$(VENVS)/trl)
+	@$(VENVS)/trl/bin/python $(PIP) -e '.[server,train]' trl==1.16.0 fastapi fastmcp requests pytest hypothesis
+	@$(VENVS)/trl/bin/python $(PIP) --no-deps openenv-core==0.3.0
 	@touch $@
