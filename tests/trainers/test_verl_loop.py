@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from dataclasses import replace
 from typing import Any
 
@@ -112,6 +113,7 @@ def test_what_is_analyzed_carries_its_episode_and_the_mask_of_its_action() -> No
         episodes = [output.extra_fields[EPISODE] for output in outputs]
         assert episodes[:-1] == [None] * (len(outputs) - 1)
         assert len(episodes[-1].steps) == len(outputs)
+        assert pickle.loads(pickle.dumps(episodes[-1])) == episodes[-1]  # as veRL's queue has it
         assert all(len(row.action_mask) == len(row.response_ids) for row in rows_of(outputs))
 
 
