@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import shutil
 import subprocess
 import sys
@@ -68,6 +69,16 @@ def test_the_wheel_holds_every_file_of_the_tree(built: tuple[Path, Path]) -> Non
 
 def test_the_wheel_of_the_sdist_is_the_wheel_of_the_tree(built: tuple[Path, Path]) -> None:
     assert wheel_files(built[1]) == wheel_files(built[0])
+
+
+def test_the_plugins_of_the_wheel_are_modules_of_it(built: tuple[Path, Path]) -> None:
+    with zipfile.ZipFile(built[0]) as wheel:
+        name = next(n for n in wheel.namelist() if n.endswith(".dist-info/entry_points.txt"))
+        told = configparser.ConfigParser()
+        told.read_string(wheel.read(name).decode())
+    plugins = dict(told["verl.plugins"])
+    assert plugins
+    assert {f"{module.replace('.', '/')}.py" for module in plugins.values()} <= tree_files()
 
 
 def test_the_core_asks_for_nothing_heavy(built: tuple[Path, Path]) -> None:

@@ -7,6 +7,7 @@ of steps and their places lie in ``extra_fields``.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -200,5 +201,5 @@ def _outputs(
         for row, step in zip(rows, episode.steps, strict=True)
     ]
     if told:
-        outputs[-1].extra_fields[EPISODE] = episode
+        outputs[-1].extra_fields[EPISODE] = pickle.dumps(episode)  # veRL makes a dict of an object
     return outputs

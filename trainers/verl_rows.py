@@ -21,7 +21,7 @@ from agentgym_suite.trainers.rows import StepRow, pad_row
 FIELD = "agentgym"
 """Name of a row's own values in ``extra_fields``."""
 EPISODE = "agentgym_episode"
-"""The played episode, there with the last step of a trajectory that is to be analyzed."""
+"""The played episode, pickled, with the last step of a trajectory that is to be analyzed."""
 WEIGHT, REAL, TEACHER = "agentgym_weight", "agentgym_real", "agentgym_teacher"
 """Columns that veRL has none for: a row's weight, 1 for no pad, the teacher's log-probabilities."""
 

@@ -6,6 +6,7 @@ the same responses behind prompts with that guidance; these rows lie in the queu
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -58,7 +59,7 @@ class Rescoring:
             iteration: for the audit.
         """
         episodes: list[Episode] = [
-            values[EPISODE]
+            pickle.loads(values[EPISODE])
             for row, values in zip(batch.rows, carried, strict=True)
             if not row.is_pad and values.get(EPISODE) is not None
         ]

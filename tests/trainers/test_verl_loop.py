@@ -112,8 +112,7 @@ def test_what_is_analyzed_carries_its_episode_and_the_mask_of_its_action() -> No
     for _, outputs in found:
         episodes = [output.extra_fields[EPISODE] for output in outputs]
         assert episodes[:-1] == [None] * (len(outputs) - 1)
-        assert len(episodes[-1].steps) == len(outputs)
-        assert pickle.loads(pickle.dumps(episodes[-1])) == episodes[-1]  # as veRL's queue has it
+        assert len(pickle.loads(episodes[-1]).steps) == len(outputs)
         assert all(len(row.action_mask) == len(row.response_ids) for row in rows_of(outputs))
 
 

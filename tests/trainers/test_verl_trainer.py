@@ -8,6 +8,7 @@ are compared with those of the suite's own update on the same rows. ``make test-
 from __future__ import annotations
 
 import asyncio
+import pickle
 import types
 from collections.abc import Iterator
 from dataclasses import replace
@@ -277,7 +278,7 @@ def expected(found: dict[str, Any]) -> tuple[Any, Any]:
 def told(batch: StepBatch, found: dict[str, Any], model: Any) -> StepBatch:
     tokenizer, configuration = found["tokenizer"], found["configuration"]
     episodes = [
-        values[EPISODE]
+        pickle.loads(values[EPISODE])
         for values, pad in zip(found["data"]["extra_fields"], found["pads"], strict=True)
         if values[EPISODE] is not None and not pad
     ]
