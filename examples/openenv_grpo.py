@@ -130,7 +130,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--url", required=True, help="the environment's address")
     parser.add_argument("--iterations", type=int, default=3, help="optimizer steps (%(default)s)")
-    parser.add_argument("--cloning", type=int, default=150, help="steps of imitation (%(default)s)")
+    parser.add_argument("--cloning", type=int, default=60, help="steps of imitation (%(default)s)")
     args = parser.parse_args()
     torch.set_num_threads(1)
     for line in train(args.url, args.iterations, cloning=args.cloning):

@@ -136,7 +136,7 @@ def _rows(data: Any) -> list[StepRow]:
                 "actor_rollout_ref.rollout.agent.default_agent_loop=agentgym"
             )
         prompt, response, mask, logprobs = (tuple(column.tolist()) for column in columns)
-        own = {
+        own: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in carried[FIELD].items()
         }

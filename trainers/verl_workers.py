@@ -73,6 +73,8 @@ class _Measure:
 class StepWorker(TrainingWorker):  # type: ignore[misc]
     """A training worker that sums over a mini-batch before it learns from it."""
 
+    loss_fn: Any  # what the trainer has set
+
     def train_batch(self, data: Any) -> Any:
         """One optimizer step on the rank's share of a mini-batch."""
         tu.assign_non_tensor(data, **{SUMS: self._sums(data)})
