@@ -61,7 +61,7 @@ def trajectory(
                 response_mask=(1,) * len(said.ids),
                 rollout_logprobs=said.logprobs,
                 # success, and a little for an action that the household understands
-                reward=heard.reward + 0.01 * heard.observation["info"]["action_valid"],
+                reward=heard.reward + 0.1 / HORIZON * heard.observation["info"]["action_valid"],
                 group_id=group,
                 trajectory_id=f"{group}/{trial}",
                 step_index=len(rows),
@@ -130,7 +130,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--url", required=True, help="the environment's address")
     parser.add_argument("--iterations", type=int, default=3, help="optimizer steps (%(default)s)")
-    parser.add_argument("--cloning", type=int, default=60, help="steps of imitation (%(default)s)")
+    parser.add_argument("--cloning", type=int, default=80, help="steps of imitation (%(default)s)")
     args = parser.parse_args()
     torch.set_num_threads(1)
     for line in train(args.url, args.iterations, cloning=args.cloning):

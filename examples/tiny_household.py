@@ -62,7 +62,7 @@ def household_policy(tasks: list[str], *, running: bool, steps: int) -> tuple[An
     shown = [one for e in episodes if e.success for one in conversations(e, running)]
     tokenizer = build_tokenizer([*cover(episodes), *(one.action for one in shown)])
     model = build_policy(tokenizer, shape=SHAPE)
-    settings = CloningSettings(steps=steps, batch=32, first_look=steps + 1)
+    settings = CloningSettings(steps=steps, batch=32, warmup=10, first_look=steps + 1)
     for _ in clone(model, tokenizer, shown, settings, success=lambda: 0.0):
         pass
     return model, tokenizer

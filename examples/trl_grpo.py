@@ -184,7 +184,7 @@ def main() -> None:
     """Train, and print one line a step."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--steps", type=int, default=3, help="GRPO steps (%(default)s)")
-    parser.add_argument("--cloning", type=int, default=60, help="steps of imitation (%(default)s)")
+    parser.add_argument("--cloning", type=int, default=80, help="steps of imitation (%(default)s)")
     args = parser.parse_args()
     torch.set_num_threads(1)
     for line in train(args.steps, cloning=args.cloning):

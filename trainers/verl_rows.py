@@ -47,6 +47,11 @@ def padded(ragged: Tensor) -> Tensor:
     return ragged.to_padded_tensor(0.0) if ragged.is_nested else ragged
 
 
+def carried(data: Any) -> list[dict[str, Any]]:
+    """``extra_fields`` of each row, whether the queue wraps them or not."""
+    return [getattr(values, "data", values) for values in data["extra_fields"]]
+
+
 def step_batch(data: Any, is_pad: Sequence[bool]) -> StepBatch:
     """The batch of an iteration, with every column that is there.
 
@@ -107,7 +112,7 @@ def micro_batch(data: Any, *, boundary: bool = False) -> StepBatch:
     return StepBatch(
         rows=tuple(
             replace(pad_row(), trajectory_id=values[FIELD]["trajectory_id"], is_pad=not kept)
-            for values, kept in zip(data["extra_fields"], real.tolist(), strict=True)
+            for values, kept in zip(carried(data), real.tolist(), strict=True)
         ),
         response_ids=torch.zeros_like(mask, dtype=torch.long),
         response_mask=mask,
@@ -127,10 +132,10 @@ def micro_batch(data: Any, *, boundary: bool = False) -> StepBatch:
 def _rows(data: Any) -> list[StepRow]:
     made = []
     ragged = ("prompts", "responses", "response_mask", "rollout_log_probs")
-    for *columns, carried in zip(
-        *(data[name].unbind() for name in ragged), list(data["extra_fields"]), strict=True
+    for *columns, values in zip(
+        *(data[name].unbind() for name in ragged), carried(data), strict=True
     ):
-        if FIELD not in carried:
+        if FIELD not in values:
             raise UsageError(
                 "a row was not played by the suite's agent loop; set "
                 "actor_rollout_ref.rollout.agent.default_agent_loop=agentgym"
@@ -138,7 +143,7 @@ def _rows(data: Any) -> list[StepRow]:
         prompt, response, mask, logprobs = (tuple(column.tolist()) for column in columns)
         own: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value
-            for name, value in carried[FIELD].items()
+            for name, value in values[FIELD].items()
         }
         made.append(
             StepRow(

@@ -26,7 +26,14 @@ from agentgym_suite.trainers.hinting import Hinting
 from agentgym_suite.trainers.offline_analyzers import RuleAnalyzer
 from agentgym_suite.trainers.privileged import PI_TOKENS
 from agentgym_suite.trainers.stats import OneRank
-from agentgym_suite.trainers.verl_rows import READ, REAL, WEIGHT, step_batch, target_fields
+from agentgym_suite.trainers.verl_rows import (
+    READ,
+    REAL,
+    WEIGHT,
+    carried,
+    step_batch,
+    target_fields,
+)
 from agentgym_suite.trainers.verl_settings import (
     TRAINER,
     configured_algorithm,
@@ -90,8 +97,7 @@ class StepTrainer(PPOTrainerSync):  # type: ignore[misc]
         )
         played = step_batch(data, [bool(tag.get("is_padding")) for tag in batch.tags])
         if self.algorithm.needs.teacher == "privileged":
-            carried = list(data["extra_fields"])
-            played, told = self._rescoring().told(played, carried, self.global_steps)
+            played, told = self._rescoring().told(played, carried(data), self.global_steps)
             metrics.update({f"{TRAINER}/{name}": value for name, value in told.items()})
         prepared = self.algorithm.prepare(played, OneRank())
         metrics.update({f"{TRAINER}/{name}": value for name, value in prepared.metrics.items()})

@@ -12,6 +12,7 @@ import gymnasium as gym
 import tests.trainers.verl_on_cpu  # noqa: F401  # isort: skip  # skips without veRL
 
 from omegaconf import OmegaConf
+from transfer_queue.utils.serial_utils import decode, encode
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput, DictConfigWrap
 from verl.utils.dataset.rl_dataset import RLHFDataset
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
@@ -179,7 +180,7 @@ def played(
 
 
 class Queue:
-    """Keeps columns by key, as veRL's transfer queue; every read makes new tensors."""
+    """Keeps columns by key, as veRL's transfer queue, each value through that queue's own codec."""
 
     def __init__(self) -> None:
         self.rows: dict[tuple[str, str], dict[str, Any]] = {}
@@ -193,7 +194,8 @@ class Queue:
             column = fields[name]
             parts = column.unbind() if hasattr(column, "unbind") else list(column)
             for key, value in zip(keys, parts, strict=True):
-                self.rows.setdefault((partition_id, key), {})[name] = value
+                plain = getattr(value, "data", value) if not hasattr(value, "shape") else value
+                self.rows.setdefault((partition_id, key), {})[name] = decode(encode(plain))
         for key, tag in zip(keys, tags or (), strict=False):
             self.tags[key] = tag
         return types.SimpleNamespace(
