@@ -109,6 +109,7 @@ class EpisodeLoop(AgentLoopBase):  # type: ignore[misc]
         configuration = verl_configuration(self.config.algorithm)
         run = configuration.run
         tokenizer = TransformersChatTokenizer(self.tokenizer)
+        play = play_settings(run, plain_encode(self.tokenizer))
         request, step = _request(kwargs, run.seed), int(kwargs.get("global_steps", 0))
         why = ""
         for attempt in range(run.attempts):
@@ -122,7 +123,7 @@ class EpisodeLoop(AgentLoopBase):  # type: ignore[misc]
                 environments(run),
                 player,
                 [replace(request, agent_seed=again)],
-                settings=play_settings(run),
+                settings=play,
                 concurrency=1,
                 timeout_s=run.episode_timeout_s,
             ):
@@ -130,7 +131,7 @@ class EpisodeLoop(AgentLoopBase):  # type: ignore[misc]
                     told = configured_algorithm(configuration).needs.teacher == "privileged"
                     rows = episode_rows(episode, env_id=run.env)
                     if told:
-                        rows = self._masked(episode, rows, play_settings(run).reply_format)
+                        rows = self._masked(episode, rows, play.reply_format)
                     return _outputs(episode, rows, replies.versions or [step], told)
                 why = episode.failure.message
         raise EnvError(f"task {request.task_id!r} broke {run.attempts} times, the last with: {why}")

@@ -15,6 +15,7 @@ from agentgym_suite.making import make_environment
 from agentgym_suite.prompts import StepPrompt, prompt_template
 from agentgym_suite.rewards import reward_preset
 from agentgym_suite.rollouts import MakeEnv
+from agentgym_suite.trainers.action_span import Encode
 from agentgym_suite.trainers.algorithm import Algorithm
 from agentgym_suite.trainers.registry import ALGORITHMS, make_algorithm
 from agentgym_suite.trainers.run_settings import Configuration, RunSettings, resolve
@@ -51,10 +52,15 @@ def configured_algorithm(configuration: Configuration) -> Algorithm:
     )
 
 
-def play_settings(run: RunSettings) -> PlaySettings:
-    """How the run's episodes are played."""
+def play_settings(run: RunSettings, encode: Encode) -> PlaySettings:
+    """How the run's episodes are played; ``encode`` counts the tokens of a text."""
+    prompt = StepPrompt(
+        run.prompt,
+        token_budget=run.prompt_tokens or None,
+        counter=lambda text: len(encode(text)),
+    )
     return PlaySettings(
-        prompt=StepPrompt(run.prompt),
+        prompt=prompt,
         reply_format=prompt_template(run.prompt).reply_format,
         reward=reward_preset(run.reward),
         max_steps=run.horizon or None,
@@ -63,7 +69,7 @@ def play_settings(run: RunSettings) -> PlaySettings:
 
 def environments(run: RunSettings) -> MakeEnv:
     """Makes the run's environment."""
-    arguments = {"data": run.data} if run.data else {}
+    arguments = {**run.kwargs, **({"data": run.data} if run.data else {})}
     return lambda: make_environment(run.env, arguments, max_episode_steps=run.horizon or None)
 
 

@@ -62,6 +62,8 @@ class StepTrainer(PPOTrainerSync):  # type: ignore[misc]
         self.configuration = verl_configuration(section)
         self.algorithm = configured_algorithm(self.configuration)
         refuse_unmet(self.algorithm, config)
+        if self.configuration.run.analyzer_url:
+            raise UsageError("analyzer_url is not read under veRL; give analyzer() by a subclass")
         super().__init__(config)
 
     def _init_resource_pool_mgr(self) -> None:

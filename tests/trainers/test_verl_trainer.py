@@ -30,7 +30,6 @@ from verl.utils import tensordict_utils as tu
 from verl.workers.config import FSDPEngineConfig, FSDPOptimizerConfig, HFModelConfig
 from verl.workers.engine_workers import TrainingWorkerConfig
 
-from agentgym_suite.engines.chat_tokenizer import TransformersChatTokenizer
 from agentgym_suite.errors import UsageError
 from agentgym_suite.trainers import verl_teacher, verl_trainer
 from agentgym_suite.trainers.batch import StepBatch, collate
@@ -39,10 +38,15 @@ from agentgym_suite.trainers.hinting import Hinting
 from agentgym_suite.trainers.logprobs import Forward
 from agentgym_suite.trainers.models import make_critic
 from agentgym_suite.trainers.offline_analyzers import RuleAnalyzer
-from agentgym_suite.trainers.passes import critic_pass, old_policy_pass, reference_pass
-from agentgym_suite.trainers.privileged import plain_encode
-from agentgym_suite.trainers.privileged_rows import Privileged
+from agentgym_suite.trainers.passes import (
+    critic_pass,
+    old_policy_pass,
+    reference_pass,
+    teacher_pass,
+)
+from agentgym_suite.trainers.privileged import plain_encode, teacher_rows
 from agentgym_suite.trainers.stats import OneRank
+from agentgym_suite.trainers.teachers import Teacher
 from agentgym_suite.trainers.update import Learner, Tally, update_critic, update_policy
 from agentgym_suite.trainers.verl_rows import EPISODE, step_batch
 from agentgym_suite.trainers.verl_settings import configured_algorithm, verl_configuration
@@ -283,17 +287,15 @@ def told(batch: StepBatch, found: dict[str, Any], model: Any) -> StepBatch:
         for values, pad in zip(found["data"]["extra_fields"], found["pads"], strict=True)
         if values[EPISODE] is not None and not pad
     ]
-    privileged = Privileged(
-        Hinting(RuleAnalyzer(), seed=configuration.run.seed),
-        TransformersChatTokenizer(tokenizer),
-        plain_encode(tokenizer),
-        "raw",
-        configuration.settings.pi_tokens,
-    )
-    texts = privileged.hinting.hints(episodes, 1).texts
-    rows = tuple(replace(row, pi_text=texts[row.trajectory_id]) for row in batch.rows)
+    hinting = Hinting(RuleAnalyzer(), seed=configuration.run.seed)
+    texts = hinting.hints(episodes, 1).texts
+    rows = [replace(row, pi_text=texts[row.trajectory_id]) for row in batch.rows]
     assert any(row.pi_text for row in rows), "guidance was found for nobody"
-    return privileged.scored(replace(batch, rows=rows), model, FORWARD, 4096)
+    budget = configuration.settings.pi_tokens
+    read = teacher_rows(rows, plain_encode(tokenizer), budget=budget)
+    for number, row in zip(read.numbers, read.rows, strict=True):
+        rows[number] = replace(rows[number], teacher_prompt_ids=row.prompt_ids)
+    return teacher_pass(replace(batch, rows=tuple(rows)), Teacher(model), FORWARD, 4096)
 
 
 def value_model(found: dict[str, Any]) -> Any:
