@@ -27,6 +27,7 @@ from agentgym_suite.importers import IMPORTERS
 from agentgym_suite.registry import ENVIRONMENTS
 from agentgym_suite.trainers.config import AlgorithmConfig
 from agentgym_suite.trainers.registry import ALGORITHMS, AlgoSpec
+from agentgym_suite.trainers.run_settings import RunSettings
 
 DOCS = Path(__file__).parent
 REFERENCE = "## Reference\n"
@@ -64,8 +65,9 @@ def algorithms() -> str:
     for spec in ALGORITHMS.values():
         cells = (f"`{spec.name}`", spec.title, spec.advantage, spec.ratio, spec.source)
         lines.append(f"| {' | '.join(cells)} |")
-    lines.append("\n### Settings of every algorithm\n\n| setting | default | |\n|---|---|---|")
-    lines += [f"| `{f.name}` | {shown(f.default)} | {f.metadata['help']} |" for f in COMMON]
+    for title, settings in (("a run", fields(RunSettings)), ("every algorithm", COMMON)):
+        lines.append(f"\n### Settings of {title}\n\n| setting | default | |\n|---|---|---|")
+        lines += [f"| `{f.name}` | {shown(f.default)} | {f.metadata['help']} |" for f in settings]
     return "\n".join([*lines, *(algorithm(spec) for spec in ALGORITHMS.values())]) + "\n"
 
 

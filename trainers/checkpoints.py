@@ -18,10 +18,18 @@ from typing import Any
 
 import torch
 import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint import CheckpointException
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
 from agentgym_suite.errors import TrainingError, UsageError
-from agentgym_suite.files import make_folder, partial_folder, sync_folder, write_json_atomic
+from agentgym_suite.files import (
+    digest_files,
+    explain_full_disk,
+    make_folder,
+    partial_folder,
+    sync_folder,
+    write_json_atomic,
+)
 from agentgym_suite.trainers.update import Learner
 
 SCHEMA = "training_checkpoint/2"
@@ -65,25 +73,33 @@ def save_checkpoint(
         progress: where the training stands.
         config_digest: of the resolved configuration.
         keep: checkpoints that stay, at least one.
+
+    Raises:
+        DiskFull: no space is left; the checkpoints before are as they were.
+        TrainingError: it could not be written for another reason.
     """
     place = folder / f"{progress.iteration:06d}"
     make_folder(folder)
-    if place.exists():
-        shutil.rmtree(place)
     partial = partial_folder(place)
     if partial.exists():
         shutil.rmtree(partial)
-    partial.mkdir()
-    with _quiet():
-        dcp.save(_states(learners), checkpoint_id=partial / "tensors", no_dist=_alone())
     manifest: dict[str, Any] = {
         "schema": SCHEMA,
         "config_digest": config_digest,
         "progress": asdict(progress),
         "optimizer_steps": {name: learner.steps for name, learner in learners.items()},
     }
-    write_json_atomic(partial / _MANIFEST, manifest)
-    sync_folder(partial)
+    with explain_full_disk(partial), _whole(partial):
+        partial.mkdir()
+        with _quiet():
+            dcp.save(_states(learners), checkpoint_id=partial / "tensors", no_dist=_alone())
+        names = _files(partial)
+        found = digest_files(partial, names, "digest", None)
+        manifest["files"] = {name: found[name].sha256 for name in names}
+        write_json_atomic(partial / _MANIFEST, manifest)
+        sync_folder(partial)
+    if place.exists():
+        shutil.rmtree(place)
     partial.rename(place)
     sync_folder(folder)
     for old in checkpoints(folder)[: -max(1, keep)]:
@@ -118,22 +134,31 @@ def load_checkpoint(
         schema, digest = manifest["schema"], manifest["config_digest"]
         progress = Progress(**manifest["progress"])
         steps = manifest["optimizer_steps"]
+        files = dict(manifest["files"]) if schema == SCHEMA else {}
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise TrainingError(
             f"checkpoint {place} is damaged ({error}); remove it to go on from the one before"
         ) from error
     if schema != SCHEMA:
-        raise TrainingError(f"checkpoint {place} is of version {schema}; this one reads {SCHEMA}")
+        raise TrainingError(
+            f"checkpoint {place} is of version {schema}, and this one reads {SCHEMA}; go on with "
+            "the suite that wrote it, or train into another --out"
+        )
     if digest != config_digest and not force:
         raise UsageError(
             f"checkpoint {place} was written with another configuration; train with the same "
             "settings, into another --out, or with --force"
         )
     if sorted(steps) != sorted(learners):
-        raise TrainingError(f"checkpoint {place} holds {', '.join(sorted(steps))}; not these")
+        raise TrainingError(
+            f"checkpoint {place} holds {' and '.join(sorted(steps))}, and this training has "
+            f"{' and '.join(sorted(learners))}; go on with the algorithm that wrote it"
+        )
+    _check_files(place, files)
     states = _states(learners)
-    with _quiet():
+    with _quiet(), _explain_foreign(place):
         dcp.load(states, checkpoint_id=place / "tensors", no_dist=_alone())
+    with _quiet():
         for name, learner in learners.items():
             set_state_dict(
                 learner.model,
@@ -144,6 +169,25 @@ def load_checkpoint(
     for name, learner in learners.items():
         learner.steps = int(steps[name])
     return progress
+
+
+def _files(folder: Path) -> list[str]:
+    """The files of a checkpoint beside its manifest, by their paths in it, in order."""
+    paths = (path for path in folder.rglob("*") if path.is_file())
+    return sorted(path.relative_to(folder).as_posix() for path in paths if path.name != _MANIFEST)
+
+
+def _check_files(place: Path, files: Mapping[str, str]) -> None:
+    """See that nothing has changed since the manifest: torch reads flipped bits in silence."""
+    here = _files(place)
+    missing = sorted(files.keys() - set(here))
+    found = {} if missing else digest_files(place, sorted(files), "digest", None)
+    changed = [name for name, entry in found.items() if entry.sha256 != files[name]]
+    if missing or changed:
+        what = f"{missing[0]} is missing" if missing else f"{changed[0]} has changed"
+        raise TrainingError(
+            f"checkpoint {place} is damaged ({what}); remove it to go on from the one before"
+        )
 
 
 def _states(learners: Mapping[str, Learner]) -> dict[str, dict[str, Any]]:
@@ -164,3 +208,45 @@ def _quiet() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
+
+
+@contextmanager
+def _whole(partial: Path) -> Iterator[None]:
+    """Leave nothing of a checkpoint that could not be written; what torch wraps comes out bare."""
+    try:
+        yield
+    except CheckpointException as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise next(iter(_failures(error)), error) from error
+    except BaseException as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        if not isinstance(error, RuntimeError):
+            raise
+        reason = " ".join(str(error).split())[:200]  # torch's own words for a file that ends early
+        raise TrainingError(
+            f"checkpoint {partial.stem} cannot be written ({reason}); make room, and the same "
+            "command goes on from the one before"
+        ) from error
+
+
+@contextmanager
+def _explain_foreign(place: Path) -> Iterator[None]:
+    """One sentence for tensors of another network; nothing has been put into one yet."""
+    try:
+        yield
+    except (Exception, CheckpointException) as error:  # whatever torch makes of other shapes
+        first = next(iter(_failures(error)), error)
+        if isinstance(first, KeyboardInterrupt):
+            raise first from error
+        reason = " ".join(str(first).split())[:200]
+        raise TrainingError(
+            f"checkpoint {place} is of other networks ({reason}); train the policy that wrote it, "
+            "or into another --out"
+        ) from error
+
+
+def _failures(error: BaseException) -> list[BaseException]:
+    """What went wrong in each process, of torch's collected exception; none for another one."""
+    if not isinstance(error, CheckpointException):
+        return []
+    return [failure for failure, _ in error.failures.values()]

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import gymnasium as gym
@@ -24,7 +25,7 @@ from agentgym_suite.episodes import (
     TokenTrace,
     Turn,
 )
-from agentgym_suite.errors import EnvError, UsageError
+from agentgym_suite.errors import ContextTooLong, EnvError, UsageError
 from agentgym_suite.rollouts import MakeEnv, run_episodes
 from agentgym_suite.trainers.rows import StepRow, episode_rows
 from agentgym_suite.trainers.turns import Replies, TurnEngine
@@ -40,6 +41,7 @@ class RolloutSettings:
         play: prompt, reply format, reward and horizon.
         sampling: how replies are drawn.
         concurrency: most episodes in flight.
+        window: tokens of prompt and reply that the policy takes; None when it does not say.
         timeout_s: wall-clock bound of one episode, None for none.
         attempts: how often a trajectory is played before it is dropped.
         whole_groups: drop a group that lacks a trajectory.
@@ -49,6 +51,7 @@ class RolloutSettings:
     play: PlaySettings
     sampling: Sampling
     concurrency: int = 256
+    window: int | None = None
     timeout_s: float | None = 600.0
     attempts: int = 3
     whole_groups: bool = False
@@ -158,7 +161,7 @@ class Collector:
 
         Raises:
             UsageError: a request has no ``agent_seed``, or two have the same.
-            EnvError: no trajectory is left.
+            EnvError: no trajectory is left, or a reward is not finite.
         """
         seeds = {request.agent_seed for request in requests}
         if None in seeds or len(seeds) < len(requests):
@@ -179,6 +182,7 @@ class Collector:
             waiting = lost
             if not waiting:
                 break
+        _refuse_no_numbers(played.values())
         episodes = self._kept(requests, played)
         if not episodes:
             why = failures[-1].failure if failures else None
@@ -195,7 +199,7 @@ class Collector:
 
     def _rows(self, episode: Episode) -> tuple[StepRow, ...]:
         after = episode.next_turn
-        ids = self._tokenizer.chat_ids(after.messages, after.tools) if after is not None else ()
+        ids = self._tokenizer.chat_ids(after.messages) if after is not None else ()
         return episode_rows(episode, env_id=self._settings.env_id, next_prompt_ids=ids)
 
     def _kept(
@@ -225,8 +229,11 @@ class Collector:
             self._engine, settings.sampling, [request.agent_seed or 0 for request in requests]
         )
 
+        window, reply = settings.window, settings.sampling.max_new_tokens
+        longest = None if window is None else window - reply
+
         def make_agent(env: gym.Env[str, str], seed: int) -> PolicyPlayer:
-            return PolicyPlayer(turns, self._tokenizer, seed)
+            return PolicyPlayer(turns, self._tokenizer, seed, longest)
 
         found: dict[tuple[str, int], Episode] = {}
         async for episode in run_episodes(
@@ -241,20 +248,49 @@ class Collector:
         return [(found[place], request) for place, request in by_place.items()]
 
 
+def _refuse_no_numbers(episodes: Iterable[Episode]) -> None:
+    """See that every reward is a number; played again, it would be the same."""
+    for episode in episodes:
+        for index, step in enumerate(episode.steps):
+            if not math.isfinite(step.reward):
+                raise EnvError(
+                    f"task {episode.task_id} has a reward of {step.reward} at step {index}; mend "
+                    "the environment, or leave the task out"
+                )
+
+
 class PolicyPlayer:
     """The policy in one episode: prompts to ids, ids to replies, every id kept.
 
     An empty reply is played as it is and refused by the environment: the policy learns from it.
+
+    Args:
+        turns: samples.
+        tokenizer: writes prompts and reads replies.
+        seed: the episode's.
+        longest: most tokens of a prompt; None for no bound.
     """
 
-    def __init__(self, turns: Replies, tokenizer: ChatTokenizer, seed: int) -> None:
+    def __init__(
+        self, turns: Replies, tokenizer: ChatTokenizer, seed: int, longest: int | None = None
+    ) -> None:
         self._turns = turns
         self._tokenizer = tokenizer
         self._seed = seed
+        self._longest = longest
 
     async def act(self, turn: Turn) -> Reply:
-        """Sample one reply."""
-        prompt = tuple(self._tokenizer.chat_ids(turn.messages, turn.tools))
+        """Sample one reply.
+
+        Raises:
+            ContextTooLong: the prompt leaves no room for a reply; others are asked on.
+        """
+        prompt = tuple(self._tokenizer.chat_ids(turn.messages))
+        if self._longest is not None and len(prompt) > self._longest:
+            raise ContextTooLong(
+                f"a prompt of {len(prompt)} tokens exceeds the {self._longest} that the policy's "
+                "window leaves; lower prompt_tokens or max_new_tokens"
+            )
         asked = time.perf_counter()
         sampled = await self._turns.reply(
             self._seed, prompt, derived_seed(self._seed, turn.step_index)

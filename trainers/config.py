@@ -6,16 +6,43 @@ states what differs. A preset is a named set of changes to those defaults.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
+from agentgym_suite.arguments import shown
 from agentgym_suite.errors import UsageError
 from agentgym_suite.trainers.losses import Aggregation, KlEstimator
 from agentgym_suite.trainers.ratios import RatioKind
 from agentgym_suite.trainers.stats import Spread
 
 Preset = Mapping[str, Any]
+
+
+ABOVE_ZERO = (math.ulp(0.0), math.inf)
+"""Bounds of a number that may be anything but 0 or less."""
+
+
+def check_setting(name: str, value: object, low: float, high: float) -> None:
+    """Refuse a number that is outside its bounds or not finite; what is no number passes.
+
+    Raises:
+        UsageError: naming the setting, its value and the bounds.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return
+    if low <= value <= high and abs(value) < math.inf:
+        return
+    raise UsageError(f"{name} is {shown(value)}; give {_range(low, high)}")
+
+
+def _range(low: float, high: float) -> str:
+    if high < math.inf:
+        return f"a number from {low:g} to {high:g}"
+    if low == -math.inf:
+        return "a finite number"
+    return "a number above 0" if low == ABOVE_ZERO[0] else f"a number from {low:g} on"
 
 
 def setting(default: Any, help: str) -> Any:
@@ -86,31 +113,31 @@ class AlgorithmConfig:
             if value not in choices:
                 known = ", ".join(map(str, choices))
                 raise UsageError(f"{name} is {value!r}; use one of {known}")
-        for name, (low, high) in self._bounds().items():
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise UsageError(f"{name} is {value}; give a number from {low:g} to {high:g}")
+        bounds = self._bounds()
+        for name, value in vars(self).items():
+            check_setting(name, value, *bounds.get(name, (0.0, math.inf)))
         if self.dual_clip and not self.dual_clip > 1.0:
             raise UsageError(f"dual_clip is {self.dual_clip}; give a number above 1, or 0 for off")
 
     def _bounds(self) -> dict[str, tuple[float, float]]:
-        """Least and largest value of each number; a subclass adds its own."""
-        inf = float("inf")
+        """Least and largest value of a number, where they are not 0 and none.
+
+        A subclass adds its own.
+        """
+        inf = math.inf
         return {
+            "reward_scale": ABOVE_ZERO,
             "gamma": (0.0, 1.0),
             "lam": (0.0, 1.0),
             "ratio_alpha": (0.0, 1.0),
+            "mu_fixed": (-inf, inf),
             "clip_low": (0.0, 1.0),
-            "clip_high": (0.0, inf),
             "dr_constant": (1.0, inf),
-            "mismatch_cap": (0.0, inf),
-            "invalid_penalty": (0.0, inf),
-            "kl_coef": (0.0, inf),
-            "entropy_coef": (0.0, inf),
             "tasks": (1, inf),
             "rollouts": (1, inf),
             "minibatch_rows": (1, inf),
             "epochs": (1, inf),
+            "grad_clip": ABOVE_ZERO,
         }
 
     @classmethod
@@ -134,9 +161,6 @@ class CriticConfig(AlgorithmConfig):
     """Settings of algorithms with a value network."""
 
     value_clip: float = setting(0.5, "the value may move so far from its frozen self")
-
-    def _bounds(self) -> dict[str, tuple[float, float]]:
-        return {**super()._bounds(), "value_clip": (0.0, float("inf"))}
 
 
 @dataclass(frozen=True, kw_only=True)

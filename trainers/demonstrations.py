@@ -196,5 +196,4 @@ def cover(episodes: Sequence[Episode]) -> list[str]:
         for step in episode.steps:
             texts.update(dict.fromkeys(message.content for message in step.messages))
             texts.update(dict.fromkeys(step.admissible))
-            texts[step.observation] = texts[step.next_observation] = None
     return list(texts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from transformers import GenerationConfig
 
 from agentgym_suite.engines.loading import LoadedPolicy
 from agentgym_suite.engines.loading import save_policy as write_weights
+from agentgym_suite.files import explain_full_disk, make_folder, partial_folder, sync_folder
 from agentgym_suite.prompts import prompt_template
 from agentgym_suite.renderers import Renderer
 
@@ -38,13 +40,28 @@ def save_policy(
 ) -> None:
     """Write a policy as others load it: weights, tokenizer, decoding, and how it is prompted.
 
+    The folder is whole or not there; one of the same name gives way when the new one is whole.
+
     Args:
-        folder: made if it is not there.
+        folder: where; those above it are made.
         model: a transformers model; its ``generation_config`` is written as it is.
         tokenizer: its tokenizer.
         prompt: the prompt template it was trained with, a name of ``prompts.PROMPT_TEMPLATES``.
         history_length: the template's window where it was another one.
+
+    Raises:
+        DataError: the folder cannot be made.
+        DiskFull: no space is left.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    write_weights(LoadedPolicy(model, tokenizer), folder)
-    Renderer(prompt, prompt_template(prompt).reply_format, history_length).write(folder)
+    make_folder(folder.parent)
+    partial = partial_folder(folder)
+    if partial.exists():
+        shutil.rmtree(partial)
+    with explain_full_disk(partial):
+        partial.mkdir()
+        write_weights(LoadedPolicy(model, tokenizer), partial)
+        Renderer(prompt, prompt_template(prompt).reply_format, history_length).write(partial)
+    if folder.exists():
+        shutil.rmtree(folder)
+    partial.rename(folder)
+    sync_folder(folder.parent)

@@ -46,11 +46,7 @@ class GigpoConfig(GroupConfig):
     kl_coef: float = setting(1e-3, "weight of the divergence to the reference policy")
 
     def _bounds(self) -> dict[str, tuple[float, float]]:
-        return {
-            **super()._bounds(),
-            "step_weight": (0.0, float("inf")),
-            "similarity": (0.0, 1.0),
-        }
+        return {**super()._bounds(), "similarity": (0.0, 1.0)}
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -11,7 +12,8 @@ from rich.table import Table
 
 from agentgym_suite.console import console
 from agentgym_suite.trainers.cloning import CloningStep
-from agentgym_suite.trainers.run_settings import Configuration
+from agentgym_suite.trainers.iteration_notes import PATIENCE, iteration_notes
+from agentgym_suite.trainers.run_settings import Configuration, RunSettings
 
 _COLUMNS = {
     "steps": "env_steps",
@@ -30,9 +32,14 @@ _CLONING_STRIDE = 50
 
 
 class TrainingView:
-    """Told what a training does; a table on a terminal, plain lines elsewhere."""
+    """Told what a training does; a table on a terminal, plain lines elsewhere.
 
-    def __init__(self, title: str, target: Console, live: Live | None) -> None:
+    A reason for concern is told once.
+    """
+
+    def __init__(self, run: RunSettings, title: str, target: Console, live: Live | None) -> None:
+        self._run = run
+        self._in_a_row: Counter[str] = Counter()
         self._title = title
         self._console = target
         self._live = live
@@ -52,6 +59,7 @@ class TrainingView:
         """One iteration."""
         row = [str(iteration), *(_number(values.get(name)) for name in _COLUMNS.values())]
         self._rows.append(row)
+        self._tell(iteration, iteration_notes(values, self._run))
         if self._live is not None:
             self._live.update(self._table())
             return
@@ -59,6 +67,15 @@ class TrainingView:
         self._console.print(
             "  ".join(f"{name} {value}" for name, value in told if value), soft_wrap=True
         )
+
+    def _tell(self, iteration: int, notes: Mapping[str, str]) -> None:
+        for about in self._in_a_row.keys() - notes.keys():
+            if self._in_a_row[about] < PATIENCE.get(about, 1):
+                del self._in_a_row[about]
+        for about, note in notes.items():
+            self._in_a_row[about] += 1
+            if self._in_a_row[about] == PATIENCE.get(about, 1):
+                self._console.print(f"iteration {iteration}: {note}", soft_wrap=True)
 
     def _table(self) -> Table:
         table = Table("iteration", *_COLUMNS, title=self._title)
@@ -73,10 +90,10 @@ def live_view(configuration: Configuration) -> Iterator[TrainingView]:
     target = console(stderr=True, highlight=False)
     title = f"{configuration.algorithm} in {configuration.run.env}"
     if not target.is_terminal:
-        yield TrainingView(title, target, None)
+        yield TrainingView(configuration.run, title, target, None)
         return
     with Live(console=target, refresh_per_second=4) as live:
-        yield TrainingView(title, target, live)
+        yield TrainingView(configuration.run, title, target, live)
 
 
 def _number(value: float | None) -> str:

@@ -25,11 +25,21 @@ def make_critic(policy: Any) -> Any:
 
     Args:
         policy: a causal model; it shares nothing with its critic.
+
+    Raises:
+        UsageError: transformers has no value network of its kind.
     """
     config = copy.deepcopy(policy.config)
     config.num_labels = 1
-    with torch.random.fork_rng(devices=[]):
-        critic = AutoModelForTokenClassification.from_config(config, dtype=policy.dtype)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            critic = AutoModelForTokenClassification.from_config(config, dtype=policy.dtype)
+        critic.score.bias  # noqa: B018  (looked at, whether it is there)
+    except (ValueError, AttributeError) as error:  # there is none of its kind, or another head
+        raise UsageError(
+            f"no critic can be made of a {type(policy).__name__}; train a model such as Qwen or "
+            "Llama, or by an algorithm without critic, such as sapo_ar or grpo"
+        ) from error
     critic.base_model.load_state_dict(policy.base_model.state_dict())
     torch.nn.init.zeros_(critic.score.weight)
     torch.nn.init.zeros_(critic.score.bias)

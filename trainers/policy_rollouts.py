@@ -9,7 +9,6 @@ from agentgym_suite.engines.transformers_engine import TransformersEngine
 from agentgym_suite.episodes import PlaySettings
 from agentgym_suite.prompts import StepPrompt, prompt_template
 from agentgym_suite.rewards import reward_preset
-from agentgym_suite.trainers.action_span import Encode
 from agentgym_suite.trainers.algorithm import Needs
 from agentgym_suite.trainers.collector import (
     Collection,
@@ -35,7 +34,7 @@ class PolicyRollouts:
         played: environment and tasks.
         engine: samples.
         sampling: how, in training.
-        encode: text to ids, which the prompt's budget counts.
+        prompt: writes the prompts, none longer than the policy takes.
         needs: what the algorithm wants of trajectories.
         reducer: tells ranks of each other's groups.
     """
@@ -44,7 +43,7 @@ class PolicyRollouts:
     played: Played
     engine: TransformersEngine
     sampling: Sampling
-    encode: Encode
+    prompt: StepPrompt
     needs: Needs
     reducer: Reducer
 
@@ -98,13 +97,8 @@ class PolicyRollouts:
 
     def _collector(self, sampling: Sampling, *, whole_groups: bool) -> Collector:
         run = self.configuration.run
-        prompt = StepPrompt(
-            run.prompt,
-            token_budget=run.prompt_tokens or None,
-            counter=lambda text: len(self.encode(text)),
-        )
         play = PlaySettings(
-            prompt=prompt,
+            prompt=self.prompt,
             reply_format=prompt_template(run.prompt).reply_format,
             reward=reward_preset(run.reward),
             max_steps=run.horizon or None,
@@ -115,6 +109,7 @@ class PolicyRollouts:
             play=play,
             sampling=sampling,
             concurrency=run.concurrency,
+            window=self.engine.context_window,
             timeout_s=run.episode_timeout_s,
             attempts=run.attempts,
             whole_groups=whole_groups,

@@ -1,23 +1,33 @@
 """What a training run is told beside its algorithm: environment, policy, loop; and where from.
 
-Values come from defaults, then a preset, then a TOML file, then flags; the last one counts. The
-settings of the algorithm lie in the same names, so one file holds a whole run.
+Values come from defaults, then a preset and what it says of the environment in particular, then a
+TOML file, then flags; the last one counts. The settings of the algorithm lie in the same names, so
+one file holds a whole run.
 """
 
 from __future__ import annotations
 
 import difflib
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, ClassVar, get_type_hints
+from types import NoneType, UnionType
+from typing import Any, ClassVar, get_args, get_type_hints
 
-from agentgym_suite.arguments import shown
+from agentgym_suite.arguments import LONGEST_SHOWN, shown
 from agentgym_suite.errors import UsageError
 from agentgym_suite.files import json_digest
+from agentgym_suite.prompts import prompt_template
 from agentgym_suite.rewards import reward_preset
-from agentgym_suite.trainers.config import AlgorithmConfig, Preset, setting
+from agentgym_suite.trainers.config import (
+    ABOVE_ZERO,
+    AlgorithmConfig,
+    Preset,
+    check_setting,
+    setting,
+)
 from agentgym_suite.trainers.registry import algorithm_spec
 
 CONFIGS = Path(__file__).parent / "configs"
@@ -37,19 +47,33 @@ class RunSettings:
         "public_code": {},
         "tiny": {
             "split": "train",
-            "unseen_split": "valid_unseen",
-            "most_admissible": 15,
-            "horizon": 20,
-            "start_worlds": 12,
+            "most_tasks": 48,
             "prompt": "terse",
-            "max_new_tokens": 12,
+            "max_new_tokens": 48,
             "micro_tokens": 4_096,
             "warmup_steps": 30,
             "evaluate_every": 5,
+            "evaluate_tasks": 0,
             "checkpoint_every": 5,
             "budget_steps": 60_000,
         },
     }
+    WORLDS: ClassVar[Mapping[str, Mapping[str, Preset]]] = {
+        "tiny": {
+            "ALFWorld-v0": {
+                "unseen_split": "valid_unseen",
+                "most_tasks": 0,
+                "most_admissible": 15,
+                "horizon": 20,
+                "start_worlds": 12,
+                "max_new_tokens": 12,
+            },
+            "WebShop-v0": {"unseen_split": "test", "horizon": 15},
+            "MultiHopQA-v0": {"unseen_split": "test", "horizon": 5, "max_new_tokens": 96},
+            "PaperSearch-v0": {"unseen_split": "test", "horizon": 5, "max_new_tokens": 256},
+        },
+    }
+    """Preset -> environment -> what the preset says of it in particular."""
 
     # environment
     env: str = setting("ALFWorld-v0", "Gymnasium id of the environment")
@@ -63,6 +87,7 @@ class RunSettings:
     most_admissible: int = setting(
         0, "only tasks that start with at most so many admissible actions; 0 takes all"
     )
+    most_tasks: int = setting(0, "only the first so many tasks of each split; 0 takes all")
     horizon: int = setting(0, "most steps of an episode; 0 leaves it to the environment")
     reward: str = setting("none", "reward preset that shapes a step's reward")
 
@@ -71,9 +96,12 @@ class RunSettings:
     start_worlds: int = setting(
         0, "generated worlds that the teacher of a tiny start shows besides the training tasks"
     )
+    device: str = setting("auto", "where it is, as torch names it; auto is a GPU if there is one")
     prompt: str = setting("capo", "prompt template")
     prompt_tokens: int = setting(
-        0, "most tokens of a prompt's messages, the oldest steps give way; 0 for no bound"
+        0,
+        "most tokens of a prompt, which loses its oldest steps and then the end of its "
+        "observation; 0 takes what the policy's window leaves",
     )
     temperature: float = setting(1.0, "of the rollouts, and of every log-probability")
     max_new_tokens: int = setting(512, "most tokens of a reply")
@@ -98,38 +126,43 @@ class RunSettings:
     warmup_steps: int = setting(0, "optimizer steps over which learning rates rise")
     weight_decay: float = setting(0.01, "of AdamW")
     evaluate_every: int = setting(5, "iterations between evaluations; 0 evaluates at the end only")
-    evaluate_tasks: int = setting(0, "most tasks of a split that are evaluated; 0 takes all")
     evaluate_rounds: int = setting(1, "episodes of each task in an evaluation at temperature 1")
+    evaluate_tasks: int = setting(
+        128, "most tasks of each split that an evaluation plays, evenly spaced; 0 plays all"
+    )
     checkpoint_every: int = setting(5, "iterations between checkpoints")
     keep_checkpoints: int = setting(2, "checkpoints that stay")
 
     def __post_init__(self) -> None:
-        for name in ("budget_steps", "concurrency", "attempts", "micro_tokens", "max_new_tokens"):
-            _least(name, getattr(self, name), 1)
-        for name in _FROM_ZERO:
-            _least(name, getattr(self, name), 0)
-        for name in ("evaluate_rounds", "checkpoint_every", "keep_checkpoints"):
-            _least(name, getattr(self, name), 1)
-        if not 0.0 <= self.budget_minutes < float("inf"):
-            raise UsageError(f"budget_minutes is {self.budget_minutes}; give at least 0")
-        if not self.temperature > 0:
-            raise UsageError(f"temperature is {self.temperature}; training needs more than 0")
+        for name, value in vars(self).items():
+            check_setting(name, value, *_BOUNDS.get(name, (0.0, math.inf)))
         if bool(self.analyzer_url) != bool(self.analyzer_model):
             raise UsageError("analyzer_url and analyzer_model belong together; give both or none")
         reward_preset(self.reward)
+        if prompt_template(self.prompt).reply_format == "openai":
+            raise UsageError(
+                f"prompt {self.prompt!r} asks for structured calls, which only chat endpoints "
+                "answer with; train with 'capo' or 'steppo', whose calls are text"
+            )
 
 
-_FROM_ZERO = (
-    "most_admissible",
-    "start_worlds",
-    "horizon",
-    "prompt_tokens",
-    "warmup_steps",
-    "iterations",
-    "evaluate_every",
-    "evaluate_tasks",
-    "seed",
-)
+_BOUNDS: Mapping[str, tuple[float, float]] = {
+    "temperature": (0.01, 100.0),
+    "episode_timeout_s": ABOVE_ZERO,
+    **dict.fromkeys(
+        (
+            "max_new_tokens",
+            "budget_steps",
+            "concurrency",
+            "attempts",
+            "micro_tokens",
+            "evaluate_rounds",
+            "checkpoint_every",
+            "keep_checkpoints",
+        ),
+        (1, math.inf),
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,28 +194,30 @@ class Configuration:
     def digest(self) -> str:
         """What a checkpoint is bound to: everything but how long and how often."""
         values = self.as_dict()
-        for name in _FREE:
+        for name in FREE:
             del values["run"][name]
         return json_digest(values)
 
 
-_FREE = (
+FREE = (
+    "device",
     "budget_steps",
     "budget_minutes",
     "iterations",
     "analyzer_url",
     "evaluate_every",
-    "evaluate_tasks",
     "evaluate_rounds",
+    "evaluate_tasks",
     "checkpoint_every",
     "keep_checkpoints",
 )
+"""Settings that a run may change and go on: how long, how often and where."""
 
 
 def resolve(
     algorithm: str, preset: str, file: Path | None, given: Mapping[str, Any]
 ) -> Configuration:
-    """Defaults, then the preset, then the file, then what was given.
+    """Defaults, then the preset, what it says of the environment, the file, what was given.
 
     Args:
         algorithm: a name of the registry.
@@ -197,22 +232,24 @@ def resolve(
     if preset not in RunSettings.PRESETS:
         known = ", ".join(RunSettings.PRESETS)
         raise UsageError(f"preset {preset!r} does not exist; use {known}")
-    of_run = set(_kinds(RunSettings))
-    of_algorithm = set(_kinds(spec.config))
-    values = {**RunSettings.PRESETS[preset]}
+    of_run, of_algorithm = _kinds(RunSettings), _kinds(spec.config)
+    values: dict[str, Any] = {}
     own: dict[str, Any] = {}
     for source, table in (("--config", _read(file)), ("a flag", given)):
         for name, value in table.items():
             if name in of_run:
-                typed = _typed(name, value, _kinds(RunSettings)[name], source)
+                typed = _typed(name, value, of_run[name], source)
                 values[name] = {**values.get(name, {}), **typed} if name == "kwargs" else typed
             elif name in of_algorithm:
-                own[name] = _typed(name, value, _kinds(spec.config)[name], source)
+                own[name] = _typed(name, value, of_algorithm[name], source)
+            elif isinstance(value, dict):
+                raise UsageError(f"{source} has the table {shown(name)}; give settings, not tables")
             else:
-                raise UsageError(_unknown(name, of_run | of_algorithm, source))
-    return Configuration(
-        algorithm, preset, RunSettings(**values), spec.config.preset(preset, **own)
-    )
+                raise UsageError(_unknown(name, {*of_run, *of_algorithm}, source))
+    played = {**RunSettings.PRESETS[preset], **values}.get("env", RunSettings.env)
+    world = RunSettings.WORLDS.get(preset, {}).get(played, {})
+    run = RunSettings(**{**RunSettings.PRESETS[preset], **world, **values})
+    return Configuration(algorithm, preset, run, spec.config.preset(preset, **own))
 
 
 def _read(file: Path | None) -> dict[str, Any]:
@@ -237,25 +274,31 @@ def _kinds(settings: type[Any]) -> dict[str, Any]:
 
 def _typed(name: str, value: Any, kind: Any, source: str) -> Any:
     """The value as its setting wants it; choices are checked by the settings themselves."""
+    if isinstance(kind, UnionType):
+        if value is None:
+            return None
+        (kind,) = set(get_args(kind)) - {NoneType}
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        return _float(name, value, source)
     if kind == Mapping[str, Any] and not isinstance(value, dict):
         raise UsageError(f"{source} has {name} = {shown(value)}; give a table of arguments by name")
-    plain = kind in (str, int, float, bool)
+    plain = kind in _WORDS
     if plain and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
         raise UsageError(f"{source} has {name} = {shown(value)}; give {_WORDS[kind]}")
     return value
+
+
+def _float(name: str, value: int, source: str) -> float:
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise UsageError(f"{source} has {name} = {shown(value)}; give a number") from error
 
 
 _WORDS = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
 def _unknown(name: str, known: set[str], source: str) -> str:
-    nearest = difflib.get_close_matches(name, known, n=1)
+    nearest = difflib.get_close_matches(name[:LONGEST_SHOWN], known, n=1)
     advice = f"did you mean {nearest[0]!r}?" if nearest else f"use {', '.join(sorted(known))}"
-    return f"{source} has the unknown setting {name!r}; {advice}"
-
-
-def _least(name: str, value: int, least: int) -> None:
-    if value < least:
-        raise UsageError(f"{name} is {value}; give at least {least}")
+    return f"{source} has the unknown setting {shown(name)}; {advice}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from contextlib import closing
 from pathlib import Path
@@ -11,9 +12,10 @@ import torch
 
 from agentgym_suite.alfworld.generated_files import publish_generated
 from agentgym_suite.alfworld.generator import DEFAULT_SEED
+from agentgym_suite.arguments import shown
 from agentgym_suite.engines.chat_tokenizer import TransformersChatTokenizer
 from agentgym_suite.engines.loading import load_policy, weights_digest
-from agentgym_suite.errors import UsageError
+from agentgym_suite.errors import TrainingError, UsageError
 from agentgym_suite.files import json_digest, make_folder, only_writer, write_json_atomic
 from agentgym_suite.game import game_of
 from agentgym_suite.machine import git_state, package_folder, package_versions
@@ -32,7 +34,7 @@ from agentgym_suite.trainers.opd import OpdConfig
 from agentgym_suite.trainers.pi_sources import PiSource
 from agentgym_suite.trainers.privileged import PI_TOKENS, plain_encode
 from agentgym_suite.trainers.privileged_rows import Privileged
-from agentgym_suite.trainers.run_settings import Configuration, RunSettings
+from agentgym_suite.trainers.run_settings import FREE, Configuration, RunSettings
 from agentgym_suite.trainers.starts import StartSettings, make_start
 from agentgym_suite.trainers.task_lists import Played, select_tasks, spread
 from agentgym_suite.trainers.teachers import check_vocabulary
@@ -43,6 +45,7 @@ ANALYZER_KEY = "AGENTGYM_SUITE_ANALYZER_KEY"
 """The environment variable with the bearer key of the analyzer's endpoint."""
 _HOUSEHOLDS = 300  # of a world that lessons are given in
 _LONG = CloningSettings(steps=1600, first_look=800, look_every=200)  # lessons take longer
+RUN_FILE = "run.json"
 _PACKAGES = ("torch", "transformers", "numpy", "gymnasium")
 
 
@@ -72,6 +75,44 @@ def make_analyzer(run: RunSettings, cache: Path) -> Analyzer:
         api_key=os.environ.get(ANALYZER_KEY),
         reasoning_off=run.analyzer_reasoning_off,
         cache=cache,
+    )
+
+
+def refuse_other_run(out: Path, configuration: Configuration, *, force: bool) -> None:
+    """See that a folder holds no run of other settings: nothing of it may be written over.
+
+    Args:
+        out: folder of the run.
+        configuration: what is going to be trained there.
+        force: go on although the settings are others.
+
+    Raises:
+        UsageError: it does, naming a setting that differs.
+        TrainingError: its record cannot be read.
+    """
+    path = out / RUN_FILE
+    if force or not path.is_file():
+        return
+    try:
+        record = json.loads(path.read_bytes())
+        before, digest = record["configuration"], record["config_digest"]
+        there = {**before["run"], **before["settings"], "algorithm": before["algorithm"]}
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise TrainingError(
+            f"{path} is no record of a training ({error}); remove it, or choose another --out"
+        ) from error
+    if digest == configuration.digest:
+        return
+    now = configuration.as_dict()
+    wanted = {**now["run"], **now["settings"], "algorithm": now["algorithm"]}
+    changed = [
+        f"{name} {shown(there.get(name))} instead of {shown(value)}"
+        for name, value in wanted.items()
+        if name not in FREE and there.get(name) != value
+    ]
+    raise UsageError(
+        f"{out} holds a run of another configuration, with {', '.join(changed[-3:]) or 'others'}; "
+        "train with the same settings, into another --out, or with --force"
     )
 
 
@@ -116,18 +157,22 @@ class Training:
 
     def _played(self) -> Played:
         run, make_env = self._configuration.run, self._make_env()
-        seen = select_tasks(make_env, run.split, run.most_admissible)
-        unseen: list[str] = []
-        if run.unseen_split:
-            unseen = select_tasks(make_env, run.unseen_split, run.most_admissible)
+
+        def tasks(split: str) -> list[str]:
+            return select_tasks(make_env, split, run.most_admissible, run.most_tasks)
+
+        seen, unseen = tasks(run.split), tasks(run.unseen_split) if run.unseen_split else []
         watched, others = (spread(ids, run.evaluate_tasks) for ids in (seen, unseen))
         return Played(make_env, tuple(seen), others, watched)
 
     def _run(self, force: bool) -> Progress:
         run, played = self._configuration.run, self._played()
-        loaded = load_policy(self._start(played), device="auto")
+        refuse_other_run(self._out, self._configuration, force=force)
+        loaded = load_policy(self._start(played), device=run.device)
+        if loaded.tokenizer is None:
+            raise UsageError(f"{run.policy} has no tokenizer; save it beside the weights")
         teacher = self._teacher(loaded.tokenizer)
-        write_json_atomic(self._out / "run.json", self._record(played, teacher))
+        write_json_atomic(self._out / RUN_FILE, self._record(played, teacher))
         with closing(make_analyzer(run, self._out / "analyzer")) as analyzer:
             trainer = Trainer(
                 self._configuration,

@@ -21,7 +21,7 @@ from torch import Tensor
 from agentgym_suite.errors import UsageError
 from agentgym_suite.trainers.algorithm import Needs, PolicyOutputs, Sums
 from agentgym_suite.trainers.batch import StepBatch
-from agentgym_suite.trainers.config import AlgorithmConfig, Preset, setting
+from agentgym_suite.trainers.config import ABOVE_ZERO, AlgorithmConfig, Preset, setting
 from agentgym_suite.trainers.critic import explained_variance
 from agentgym_suite.trainers.losses import clipped_value_loss
 from agentgym_suite.trainers.policy_gradient import Credit, PolicyGradient, Term
@@ -78,18 +78,7 @@ class SapoArConfig(AlgorithmConfig):
             )
 
     def _bounds(self) -> dict[str, tuple[float, float]]:
-        inf = float("inf")
-        above_zero = (1e-12, inf)
-        return {
-            **super()._bounds(),
-            "r_max": above_zero,
-            "value_temperature": above_zero,
-            "value_coef": (0.0, inf),
-            "q_coef": (0.0, inf),
-            "value_clip": (0.0, inf),
-            "q_clip": (0.0, inf),
-            "c_inv": (0.0, inf),
-        }
+        return {**super()._bounds(), "r_max": ABOVE_ZERO, "value_temperature": ABOVE_ZERO}
 
 
 @dataclass(frozen=True)

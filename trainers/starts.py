@@ -37,6 +37,7 @@ class StartSettings:
         prompt: prompt template.
         horizon: most steps of an episode.
         max_new_tokens: most tokens of a reply.
+        most_words: most words that the policy knows; all that it should write, then the frequent.
         noise: probability that the teacher errs at a step.
         rounds: episodes of the teacher on each task that will be trained on.
         lesson_rounds: episodes of the teacher on each task of a lesson.
@@ -53,6 +54,7 @@ class StartSettings:
     prompt: str = "terse"
     horizon: int = 20
     max_new_tokens: int = 12
+    most_words: int = 2000
     noise: float = 0.4
     rounds: int = 12
     lesson_rounds: int = 2
@@ -99,7 +101,8 @@ def make_start(
     texts = cover(play_all(played.make_env, noisy_teacher(0.0), requests, play))
     texts += [message.content for one in shown for message in one.messages]
     texts += [PI_HEADER + one.pi + PI_FOOTER for one in shown if one.pi]
-    tokenizer = build_tokenizer([*texts, *(one.action for one in shown)])
+    written = (one.action for one in shown)
+    tokenizer = build_tokenizer(written, largest=settings.most_words, others=texts)
     model = build_policy(tokenizer, shape=settings.shape, seed=settings.seed)
     engine = TransformersEngine(model, tokenizer, policy_version="cloning", max_rows=256)
     rollout = RolloutSettings(

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from agentgym_suite.arguments import offers
 from agentgym_suite.errors import UsageError
-from agentgym_suite.game import game_of
+from agentgym_suite.game import Game, env_id_of, game_of
 from agentgym_suite.rollouts import MakeEnv
 
 
@@ -30,7 +31,9 @@ class Played:
     watched: tuple[str, ...] = ()
 
 
-def select_tasks(make_env: MakeEnv, split: str, most_admissible: int = 0) -> list[str]:
+def select_tasks(
+    make_env: MakeEnv, split: str, most_admissible: int = 0, most: int = 0
+) -> list[str]:
     """The full ids of a split's tasks, in order.
 
     Args:
@@ -38,11 +41,17 @@ def select_tasks(make_env: MakeEnv, split: str, most_admissible: int = 0) -> lis
         split: a split of its tasks.
         most_admissible: keep tasks that start with at most so many admissible actions, such as
             small rooms; 0 keeps all.
+        most: keep only the first so many of those; 0 keeps all.
 
     Raises:
-        UsageError: no such split, or no task is kept.
+        UsageError: no such split, no task is kept, or the environment is no game with tasks.
     """
     with closing(make_env()) as env:
+        if not offers(env.unwrapped, Game):
+            raise UsageError(
+                f"environment {env_id_of(env)!r} has no tasks to train on; take one of "
+                "`agentgym-suite list`"
+            )
         tasks = game_of(env).tasks
         ids = [tasks.ids[position] for position in tasks.split(split)]
         if most_admissible:
@@ -52,12 +61,14 @@ def select_tasks(make_env: MakeEnv, split: str, most_admissible: int = 0) -> lis
                 if len(env.reset(seed=0, options={"task_id": task_id})[1]["admissible_actions"])
                 <= most_admissible
             ]
+        if not tasks.split(split):
+            raise UsageError(f"split {split!r} has no task; choose another one")
     if not ids:
         raise UsageError(
             f"no task of split {split!r} starts with at most {most_admissible} admissible "
             "actions; raise most_admissible"
         )
-    return ids
+    return ids[:most] if most else ids
 
 
 def spread(task_ids: Sequence[str], most: int) -> tuple[str, ...]:

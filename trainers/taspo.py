@@ -20,7 +20,7 @@ from torch import Tensor
 
 from agentgym_suite.trainers.algorithm import Needs
 from agentgym_suite.trainers.batch import StepBatch
-from agentgym_suite.trainers.config import GroupConfig, Preset, setting
+from agentgym_suite.trainers.config import ABOVE_ZERO, GroupConfig, Preset, setting
 from agentgym_suite.trainers.credit import (
     Allocation,
     CreditSettings,
@@ -75,14 +75,7 @@ class TaspoConfig(GroupConfig):
     entropy_coef: float = setting(1e-3, "weight of the entropy bonus")
 
     def _bounds(self) -> dict[str, tuple[float, float]]:
-        inf = float("inf")
-        return {
-            **super()._bounds(),
-            "tau": (1e-12, inf),
-            "weight_range": (0.0, 1.0 - 1e-12),
-            "min_shift": (0.0, inf),
-            "pi_tokens": (0, inf),
-        }
+        return {**super()._bounds(), "tau": ABOVE_ZERO, "weight_range": (0.0, 1.0 - 1e-12)}
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ a small Qwen3. Both are saved as plain Hugging Face files, so every engine loads
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -66,12 +67,16 @@ def split_words(text: str) -> list[str]:
     return re.findall(_TOKEN, _BLANK + text.replace(" ", _BLANK))
 
 
-def build_tokenizer(texts: Iterable[str], *, largest: int = 1000) -> PreTrainedTokenizerFast:
+def build_tokenizer(
+    texts: Iterable[str], *, largest: int = 1000, others: Iterable[str] = ()
+) -> PreTrainedTokenizerFast:
     """A word-level tokenizer over the words of the texts; the same texts give the same ids.
 
     Args:
         texts: everything the policy may read or write.
         largest: most words.
+        others: texts whose rarer words may stay unknown: the most frequent ones fill the room
+            that ``texts`` leave.
 
     Returns:
         A tokenizer with a chat template; ``decode(encode(text))`` is the text wherever its words
@@ -87,6 +92,11 @@ def build_tokenizer(texts: Iterable[str], *, largest: int = 1000) -> PreTrainedT
         raise UsageError(
             f"the texts have {len(words)} different words; give fewer texts, or raise {largest}"
         )
+    counts = Counter(word for text in others for word in split_words(text))
+    for word in words:
+        del counts[word]
+    frequent = sorted(counts, key=lambda word: (-counts[word], word))
+    words = sorted([*words, *frequent[: largest - len(words) - len(SPECIAL_TOKENS)]])
     vocabulary = {word: number for number, word in enumerate((*SPECIAL_TOKENS, *words))}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     tokenizer.normalizer = normalizers.Sequence(

@@ -50,8 +50,8 @@ from agentgym_suite.trainers.passes import (
     teacher_pass,
 )
 from agentgym_suite.trainers.policy_rollouts import PolicyRollouts
-from agentgym_suite.trainers.privileged import plain_encode
 from agentgym_suite.trainers.privileged_rows import Privileged
+from agentgym_suite.trainers.prompt_budget import fitting_prompt
 from agentgym_suite.trainers.registry import make_algorithm
 from agentgym_suite.trainers.run_settings import Configuration
 from agentgym_suite.trainers.stats import OneRank, Reducer
@@ -103,6 +103,7 @@ class Trainer:
             configuration.algorithm, configuration.preset, **vars(settings)
         )
         _check_teacher(self.algorithm, privileged, teacher)
+        _refuse_unfit(self.algorithm, policy, tokenizer)
         self.policy, self.tokenizer, self.out = policy, tokenizer, out
         self.progress = Progress()
         self._reducer = reducer or OneRank()
@@ -150,7 +151,13 @@ class Trainer:
             played,
             self.engine,
             sampling,
-            plain_encode(tokenizer),
+            fitting_prompt(
+                run.prompt,
+                self.engine.tokenizer,
+                most_tokens=run.prompt_tokens,
+                window=self.engine.context_window,
+                beside=run.max_new_tokens + (privileged.tokens if privileged else 0),
+            ),
             needs,
             self._reducer,
         )
@@ -348,6 +355,24 @@ def _check_teacher(algorithm: Algorithm, privileged: Privileged | None, teacher:
     if wanted != "none" and given[wanted] is None:
         what = {"privileged": "privileged information", "model": "another model as teacher"}
         raise UsageError(f"{algorithm.name} needs {what[wanted]}; give it to the trainer")
+
+
+def _refuse_unfit(algorithm: Algorithm, policy: Any, tokenizer: Any) -> None:
+    if algorithm.needs.group and algorithm.config.rollouts < 2:
+        raise UsageError(
+            f"rollouts is {algorithm.config.rollouts}, and {algorithm.name} compares the "
+            "trajectories of a task; give 2 or more"
+        )
+    if tokenizer is None:
+        raise UsageError(
+            "the policy has no tokenizer; save it beside the weights, as tokenizer.json"
+        )
+    rows = policy.get_output_embeddings().weight.shape[0]
+    if len(tokenizer) > rows:
+        raise UsageError(
+            f"the tokenizer has {len(tokenizer)} tokens and the policy {rows}; bring the "
+            "tokenizer that the policy was made with"
+        )
 
 
 @contextmanager

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -41,10 +42,19 @@ class PolicySettings:
 
 
 def choose_device(device: str = "auto") -> str:
-    """The device of that name; ``auto`` is CUDA where there is one, else the processor."""
-    if device != "auto":
-        return device
-    return "cuda" if torch.cuda.is_available() else "cpu"
+    """The device of that name; ``auto`` is CUDA where there is one, else the processor.
+
+    Raises:
+        UsageError: there is no such device here.
+    """
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).strip().partition("\n")[0][:200]
+        raise UsageError(f"device is {device!r}, which is not here ({reason}); give cpu") from error
+    return device
 
 
 def find_files(model: str | Path) -> ModelFiles:
@@ -100,17 +110,23 @@ def load_policy(model: str | Path, *, device: str = "auto", dtype: str = "auto")
     options = {"gguf_file": files.gguf} if files.gguf else {}
     wanted = _dtype(dtype, place)
     try:
-        with without_bars(transformers.utils.logging):
+        with without_bars(transformers.utils.logging), _without_reports():
             tokenizer = _tokenizer(files)
-            module = transformers.AutoModelForCausalLM.from_pretrained(
-                str(files.folder), dtype=wanted, **options
+            module, found = transformers.AutoModelForCausalLM.from_pretrained(
+                str(files.folder), dtype=wanted, output_loading_info=True, **options
             )
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+    except Exception as error:  # a damaged file makes it raise whatever its reader does
         reason = " ".join(str(error).split())[:200]
         raise EngineError(
             f"{files.folder / files.gguf} cannot be loaded as a causal language model ({reason}); "
             "bring its folder over whole"
         ) from error
+    if found["missing_keys"]:  # they would be left at random
+        raise EngineError(
+            f"{files.folder / files.gguf} lacks {len(found['missing_keys'])} weights of a "
+            f"{type(module).__name__}, such as {min(found['missing_keys'])}; bring weights of the "
+            "architecture that its config.json names"
+        )
     if files.gguf:
         module = _dequantized(module)
     return LoadedPolicy(module.to(place).eval(), tokenizer)
@@ -218,6 +234,18 @@ def _dequantized(module: Any) -> Any:
     plain.load_state_dict(module.state_dict())
     plain.generation_config = module.generation_config
     return plain
+
+
+@contextmanager
+def _without_reports() -> Iterator[None]:
+    """Keep the table of weights that do not fit off the terminal: the error names one of them."""
+    logging = transformers.utils.logging
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
 
 
 def _dtype(name: str, device: str) -> Any:

@@ -1,0 +1,220 @@
+"""What a training cannot use is one sentence before anything is played or written over."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import gymnasium as gym
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from agentgym_suite.cli import main
+from agentgym_suite.trainers.exports import save_policy
+from agentgym_suite.trainers.metrics import METRICS_FILE
+from tests.trainers.tiny_training import policy
+
+ENV_ID = "CountingForBadTraining-v0"
+SMALL = (
+    "tasks=2",
+    "rollouts=2",
+    "minibatch_rows=12",
+    "horizon=8",
+    "max_new_tokens=6",
+    "evaluate_tasks=1",
+    "checkpoint_every=1",
+    "micro_tokens=128",
+    "start_worlds=0",
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def registered() -> Iterator[None]:
+    gym.register(ENV_ID, entry_point="tests.counting:CountingEnv", max_episode_steps=8)
+    yield
+    del gym.registry[ENV_ID]
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A policy that knows the game's words."""
+    folder = tmp_path_factory.mktemp("policy") / "start"
+    model, tokenizer = policy()
+    save_policy(folder, model, tokenizer, prompt="terse")
+    return folder
+
+
+def command(start: Path, out: Path, *more: str, algorithm: str = "capo") -> list[str]:
+    given = [text for one in SMALL for text in ("--set", one)]
+    return [
+        *("train", algorithm, "--preset", "tiny", "--env", ENV_ID, "--policy", str(start)),
+        *("--budget-steps", "20", *given, *more, "--out", str(out)),
+    ]
+
+
+def told(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line that a refused command says."""
+    capsys.readouterr()
+    assert main(words) == 2
+    said = capsys.readouterr().err.strip()
+    assert said.startswith("agentgym-suite: ") and "\n" not in said, said
+    assert "Traceback" not in said and " line " not in said, said
+    return said
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (("--set", "gamma"), "--set is 'gamma'; write NAME=VALUE"),
+        (("--set", "lrn=1"), "unknown setting 'lrn'"),
+        (("--set", "tasks=1.5"), "tasks = 1.5; give a whole number"),
+        (("--set", "tasks=-1"), "tasks is -1; give a number from 1 on"),
+        (("--set", "gamma=NaN"), "gamma is nan; give a number from 0 to 1"),
+        (("--set", "learning_rate=-1"), "learning_rate is -1.0; give a number from 0 on"),
+        (("--set", "learning_rate=Infinity"), "learning_rate is inf"),
+        (("--set", "grad_clip=0"), "grad_clip is 0.0; give a number above 0"),
+        (("--set", "episode_timeout_s=0"), "episode_timeout_s is 0.0; give a number above 0"),
+        (("--set", "temperature=1e-300"), "temperature is 1e-300; give a number from 0.01 to 100"),
+        (("--set", "prompt=tools"), "'tools' asks for structured calls"),
+        (("--set", "prompt=nope"), "prompt template 'nope' does not exist"),
+        (("--set", "reward=nope"), "reward preset 'nope' does not exist"),
+        (("--set", "split=nope"), "split 'nope' does not exist; choose"),
+        (("--set", "unseen_split=nope"), "split 'nope' does not exist; choose"),
+        (("--set", "most_admissible=1"), "starts with at most 1 admissible actions"),
+        (("--set", "device=cuda:99"), "device is 'cuda:99', which is not here"),
+        (("--set", "device=abacus"), "device is 'abacus', which is not here"),
+        (("--set", "max_new_tokens=200"), "window of 128 tokens has 0 for a prompt"),
+        (("--set", "prompt_tokens=2000"), "window of 128 tokens has 122 for a prompt"),
+        (("--env", "Nope-v0"), "'Nope-v0' is not registered"),
+        (("--env", "CartPole-v1"), "'CartPole-v1' has no tasks"),
+        (("--seed", "-1"), "seed is -1"),
+        (("--threads", "0"), "threads is 0"),
+        (("--preset", "huge"), "preset 'huge' does not exist"),
+        (("--policy", "/nowhere/at/all"), "neither a folder nor"),
+    ],
+)
+def test_a_wrong_argument_is_named(
+    more: tuple[str, ...],
+    words: str,
+    start: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert words in told(command(start, tmp_path / "out", *more), capsys)
+    assert not (tmp_path / "out" / METRICS_FILE).exists()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "more", "words"),
+    [
+        ("cappo", (), "algorithm 'cappo' does not exist; use capo"),
+        ("grpo", ("--set", "rollouts=1"), "rollouts is 1, and grpo compares the trajectories"),
+        ("taspo", ("--set", "clip=wide"), "clip = 'wide'; give a number"),
+    ],
+)
+def test_an_algorithm_that_cannot_be_is_named(
+    algorithm: str,
+    more: tuple[str, ...],
+    words: str,
+    start: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    refused = command(start, tmp_path / "out", *more, algorithm=algorithm)
+    assert words in told(refused, capsys)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"gamma = [1]", "gamma = [1]; give a number"),
+        (b"[run]\ngamma = 1", "has the table 'run'; give settings, not tables"),
+        (b"env = 2024-01-01", "give a text"),
+        (b"\xff\xfe", "is not TOML"),
+    ],
+)
+def test_a_wrong_settings_file_is_named(
+    text: bytes, words: str, start: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "run.toml"
+    file.write_bytes(text)
+    assert words in told(command(start, tmp_path / "out", "--config", str(file)), capsys)
+
+
+def without(folder: Path, *patterns: str) -> None:
+    for pattern in patterns:
+        for path in folder.glob(pattern):
+            path.unlink()
+
+
+def cut_weights(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:1000])
+
+
+def other_architecture(folder: Path) -> None:
+    path = folder / "config.json"
+    config = json.loads(path.read_text("utf-8"))
+    path.write_text(json.dumps({**config, "model_type": "gpt2"}), "utf-8")
+
+
+def unknown_architecture(folder: Path) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps({"model_type": "nonesuch"}), "utf-8")
+
+
+def more_words(folder: Path) -> None:
+    path = folder / "tokenizer.json"
+    value = json.loads(path.read_text("utf-8"))
+    words = value["model"]["vocab"]
+    words |= {f"word{number}": len(words) + number for number in range(9)}
+    path.write_text(json.dumps(value), "utf-8")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda folder: without(folder, "*token*"), "has no tokenizer"),
+        (lambda folder: without(folder, "chat_template*"), "has no chat template"),
+        (cut_weights, "cannot be loaded as a causal language model"),
+        (other_architecture, "weights of a GPT2LMHeadModel, such as"),
+        (unknown_architecture, "cannot be loaded as a causal language model"),
+        (more_words, "bring the tokenizer that the policy was made with"),
+    ],
+    ids=["tokenizer", "template", "weights", "other", "unknown", "words"],
+)
+def test_a_policy_that_cannot_be_trained_is_named(
+    spoil: object, words: str, start: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "policy"
+    shutil.copytree(start, folder)
+    assert callable(spoil)
+    spoil(folder)
+    assert words in told(command(folder, tmp_path / "out"), capsys)
+
+
+def test_nothing_of_another_run_is_written_over(
+    start: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert main(command(start, out, "--set", "checkpoint_every=9")) == 0
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    said = told(command(start, out, "--set", "gamma=0.5"), capsys)
+    assert "holds a run of another configuration, with gamma 0.95 instead of 0.5" in said
+    said = told(command(start, out, algorithm="ppo"), capsys)
+    assert "algorithm 'capo' instead of 'ppo'" in said
+    assert before == {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    (out / "run.json").write_text("{}", "utf-8")
+    assert "is no record of a training" in told(command(start, out), capsys)
+
+
+def test_a_place_that_cannot_be_written_is_named(
+    start: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("no folder", "utf-8")
+    for place in (tmp_path / "file", tmp_path / "file" / "inside"):
+        assert f"{place} cannot be written" in told(command(start, place), capsys)
