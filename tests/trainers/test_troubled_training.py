@@ -32,7 +32,8 @@ from agentgym_suite.trainers.live_view import TrainingView
 from agentgym_suite.trainers.metrics import METRICS_FILE, read_metrics
 from agentgym_suite.trainers.privileged import plain_encode
 from agentgym_suite.trainers.privileged_rows import Privileged
-from agentgym_suite.trainers.trainer import Played, Trainer
+from agentgym_suite.trainers.task_lists import Played
+from agentgym_suite.trainers.trainer import Trainer
 from tests.trainers.tiny_training import TASKS, configuration, counting, policy, trainer
 
 ROOT = Path(__file__).parents[2]
@@ -85,8 +86,8 @@ def test_a_prompt_that_cannot_be_shorter_ends_its_own_episodes_alone(tmp_path: P
         lambda: Talkative(counting(), TASKS[:1]), tmp_path, budget_steps=1, tasks=4, attempts=1
     )
     # unbounded, as a template's own words would be
-    object.__setattr__(training._prompt, "template", "compact")
-    object.__setattr__(training._prompt, "token_budget", None)
+    object.__setattr__(training.rollouts.prompt, "template", "compact")
+    object.__setattr__(training.rollouts.prompt, "token_budget", None)
     training.run()
     line = read_metrics(tmp_path / METRICS_FILE)[0]
     assert line["rollout/failures"] == line["rollout/dropped"] == 2
@@ -232,7 +233,7 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
         training.configuration,
         training.policy,
         training.tokenizer,
-        training.played,
+        Played(counting, TASKS),
         tmp_path,
     )
     before = weights(wider.policy)
