@@ -172,7 +172,6 @@ class Training:
         if loaded.tokenizer is None:
             raise UsageError(f"{run.policy} has no tokenizer; save it beside the weights")
         teacher = self._teacher(loaded.tokenizer)
-        write_json_atomic(self._out / RUN_FILE, self._record(played, teacher))
         with closing(make_analyzer(run, self._out / "analyzer")) as analyzer:
             trainer = Trainer(
                 self._configuration,
@@ -185,6 +184,8 @@ class Training:
                 on_iteration=self._view.iterated,
                 tensorboard=self._tensorboard,
             )
+            # not before: a refused configuration must not stand in the way of a corrected one
+            write_json_atomic(self._out / RUN_FILE, self._record(played, teacher))
             return trainer.run(force=force)
 
     def _make_env(self, data: str = "") -> MakeEnv:
