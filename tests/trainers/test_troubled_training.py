@@ -95,8 +95,8 @@ def test_a_prompt_that_cannot_be_shorter_ends_its_own_episodes_alone(tmp_path: P
 
 
 def test_a_prompt_that_never_fits_says_what_to_lower(tmp_path: Path) -> None:
-    training = trainer_of(counting, tmp_path, prompt_tokens=3)
-    with pytest.raises(EnvError, match=f"{ContextTooLong.__name__}.*exceeds its budget of 3"):
+    training = trainer_of(counting, tmp_path, prompt_tokens=2)
+    with pytest.raises(EnvError, match=f"{ContextTooLong.__name__}.*exceeds its budget of 2"):
         training.run()
 
 
