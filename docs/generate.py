@@ -14,7 +14,7 @@ import argparse
 import inspect
 import sys
 from collections.abc import Iterator
-from dataclasses import Field, fields
+from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +67,7 @@ def algorithms() -> str:
         lines.append(f"| {' | '.join(cells)} |")
     for title, settings in (("a run", fields(RunSettings)), ("every algorithm", COMMON)):
         lines.append(f"\n### Settings of {title}\n\n| setting | default | |\n|---|---|---|")
-        lines += [f"| `{f.name}` | {shown(f.default)} | {f.metadata['help']} |" for f in settings]
+        lines += [f"| `{f.name}` | {shown(default(f))} | {f.metadata['help']} |" for f in settings]
     return "\n".join([*lines, *(algorithm(spec) for spec in ALGORITHMS.values())]) + "\n"
 
 
@@ -94,9 +94,15 @@ def is_common(item: Field[Any], values: list[Any]) -> bool:
     return any(item.name == f.name and {f.default} == set(values) for f in COMMON)
 
 
+def default(setting: Field[Any]) -> Any:
+    """What a setting is when nobody gives it."""
+    factory = setting.default_factory
+    return setting.default if factory is MISSING else factory()
+
+
 def shown(value: Any) -> str:
     """A value as it is written in a settings file."""
-    return f"`{value}`" if value != "" else "none"
+    return "none" if value in ("", {}) else f"`{value}`"
 
 
 def command_line() -> str:

@@ -65,7 +65,6 @@ class RunSettings:
                 "most_tasks": 0,
                 "most_admissible": 15,
                 "horizon": 20,
-                "start_worlds": 12,
                 "max_new_tokens": 12,
             },
             "WebShop-v0": {"unseen_split": "test", "horizon": 15},

@@ -244,7 +244,7 @@ class Training:
             return None
         if not settings.teacher_model:
             raise UsageError("opd learns from another model; name it with --set teacher_model=DIR")
-        teacher = load_policy(settings.teacher_model, device="auto")
+        teacher = load_policy(settings.teacher_model, device=self._configuration.run.device)
         check_vocabulary(tokenizer, teacher.tokenizer, settings.teacher_model)
         return teacher.module
 
