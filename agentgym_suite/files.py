@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from agentgym_suite.errors import (
     AgentGymSuiteError,
@@ -26,6 +26,7 @@ from agentgym_suite.errors import (
     DiskFull,
     UsageError,
 )
+from agentgym_suite.literals import reread
 
 if TYPE_CHECKING:
     import numpy as np
@@ -81,6 +82,25 @@ def write_array(path: Path, array: NDArray[np.generic]) -> None:
         np.lib.format.write_array_header_1_0(stream, header)
         # numpy's own writing goes past the stream: it loses errno, or the last block in silence.
         stream.write(array.data)
+
+
+def load_array(path: Path, *, mapped: bool = True) -> NDArray[Any]:
+    """A ``.npy`` file, in any thread.
+
+    Args:
+        path: of the file.
+        mapped: leave it on the disk until it is used. It is a plain array nevertheless: single
+            numbers of a ``numpy.memmap`` come slowly.
+
+    Raises:
+        OSError: it is not there or cannot be read.
+        ValueError: it is no array file.
+    """
+    import numpy as np
+
+    mode: Literal["r"] | None = "r" if mapped else None
+    array: NDArray[Any] = reread(lambda: np.load(path, mmap_mode=mode, allow_pickle=False))
+    return array.view(np.ndarray)
 
 
 def canonical_json(value: Any) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 
 from agentgym_suite.calls import ActionCodec, ToolCall
 from agentgym_suite.errors import UsageError
+from agentgym_suite.literals import reread
 from agentgym_suite.reply_tags import Block, blocks, first_block, search_r1_turn
 
 _MAX_LITERAL = 8192  # longest text read as a Python literal
@@ -244,7 +245,7 @@ def _loads(text: str) -> tuple[Any, list[str]]:
             continue
     if len(body) <= _MAX_LITERAL and "__" not in body:
         try:
-            return ast.literal_eval(body.strip()), [*used, "python_literal"]
+            return reread(lambda: ast.literal_eval(body.strip())), [*used, "python_literal"]
         except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
             pass
     raise ValueError("the tool call is not JSON")

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentgym_suite.errors import DataDamaged
+from agentgym_suite.files import load_array
+from agentgym_suite.literals import reread
 
 PIECE = 1 << 15
 """Postings read at a time; what a piece needs stays in the processor's cache."""
@@ -21,10 +23,9 @@ _TERM_CACHE_SIZE = 1 << 16
 def mapped(path: Path) -> NDArray[Any]:
     """A memory-mapped array; nothing is read before it is used."""
     try:
-        array: NDArray[Any] = np.load(path, mmap_mode="r").view(np.ndarray)
+        return load_array(path)
     except ValueError as error:
         raise DataDamaged(f"{path} is not an array file; build the index again") from error
-    return array
 
 
 class ArrayFile:
@@ -35,13 +36,10 @@ class ArrayFile:
     """
 
     def __init__(self, path: Path) -> None:
-        with path.open("rb") as stream:
-            try:
-                np.lib.format.read_magic(stream)
-                shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
-            except ValueError as error:
-                raise DataDamaged(f"{path} is not an array file; build the index again") from error
-            self._offset = stream.tell()
+        try:
+            shape, dtype, self._offset = reread(lambda: _header(path))
+        except ValueError as error:
+            raise DataDamaged(f"{path} is not an array file; build the index again") from error
         self.dtype = dtype
         self.size = int(shape[0])
         self._path = path
@@ -60,6 +58,14 @@ class ArrayFile:
                 raise DataDamaged(f"{self._path} ends early; build the index again")
             target = target[count:]
             offset += count
+
+
+def _header(path: Path) -> tuple[tuple[int, ...], np.dtype[Any], int]:
+    """Shape and type of an array file, and where its numbers begin."""
+    with path.open("rb") as stream:
+        np.lib.format.read_magic(stream)
+        shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
+        return shape, dtype, stream.tell()
 
 
 class Terms:

@@ -27,6 +27,7 @@ from agentgym_suite.files import (
     damaged,
     explain_damage,
     explain_unreadable,
+    load_array,
     sha256_file,
 )
 from agentgym_suite.indexes.corpus_rows import (
@@ -294,7 +295,7 @@ def _corpus_path(folder: Path, manifest: Manifest) -> Path:
 
 def _mapped(path: Path, dtype: type[np.generic], length: int | None) -> NDArray[Any]:
     """An array in its file; of any length for None."""
-    array: NDArray[Any] = np.load(path, mmap_mode="r").view(np.ndarray)
+    array = load_array(path)
     if array.dtype != dtype or array.ndim != 1 or length not in (None, len(array)):
         raise ValueError(f"{path.name} holds {array.dtype} {array.shape}")
     return array

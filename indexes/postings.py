@@ -27,6 +27,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from agentgym_suite.files import load_array
 from agentgym_suite.indexes.bm25_postings import Terms, mapped
 from agentgym_suite.indexes.match_query import query_words
 from agentgym_suite.indexes.query_terms import FREQUENT, TermSplitter, telling
@@ -97,7 +98,7 @@ class Postings:
         self._rows = mapped(folder / ROWS)
         self._parts = mapped(folder / PARTS)
         self._codes = mapped(folder / FREQUENCY_CODES)
-        self._frequencies = np.load(folder / FREQUENCIES)
+        self._frequencies = load_array(folder / FREQUENCIES, mapped=False)
         self._lengths = mapped(folder / LENGTHS)
         self._factors = length_factors(self._lengths)
         self._frequent = frequent

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 
 from agentgym_suite.data import Manifest, read_manifest
-from agentgym_suite.files import write_array
+from agentgym_suite.files import load_array, write_array
 from agentgym_suite.multihop_qa.questions import Question, question_line
 from agentgym_suite.tasks import TaskSet, count_split
 
@@ -139,8 +139,8 @@ def write_questions(folder: Path, questions: Iterable[Question]) -> dict[str, in
 
 def mapped(path: Path) -> NDArray[np.uint64]:
     """An array of the folder, memory-mapped."""
-    array: NDArray[np.uint64] = np.load(path, mmap_mode="r")
-    return array.view(np.ndarray)  # a plain view: single numbers of a memmap come slowly
+    array: NDArray[np.uint64] = load_array(path)
+    return array
 
 
 def hash_of(task_id: str) -> int:

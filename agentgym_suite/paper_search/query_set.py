@@ -14,7 +14,7 @@ import numpy as np
 from agentgym_suite.arguments import check_data, shown
 from agentgym_suite.data import Json, Manifest, Progress
 from agentgym_suite.errors import UsageError
-from agentgym_suite.files import explain_damage
+from agentgym_suite.files import explain_damage, load_array
 from agentgym_suite.paper_search.queries import PaperQuery, read_query
 from agentgym_suite.paper_search.query_folder import (
     CITATIONS_NAME,
@@ -57,7 +57,7 @@ class QuerySet:
         self._sha256 = {name: entry.sha256 for name, entry in manifest.files.items()}
         with explain_damage(folder):
             self.dataset = str(manifest.notes["dataset"])
-            starts: NDArray[np.uint64] = np.load(folder / STARTS_NAME)
+            starts: NDArray[np.uint64] = load_array(folder / STARTS_NAME, mapped=False)
             self._starts = starts
             self._rows: NDArray[np.uint8] = np.memmap(folder / QUERIES_NAME, np.uint8, "r")
             ids = (folder / IDS_NAME).read_text(encoding="utf-8").split("\n")[:-1]

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from agentgym_suite.data import MANIFEST_NAME, Manifest, read_manifest
 from agentgym_suite.errors import DataDamaged
-from agentgym_suite.files import explain_damage
+from agentgym_suite.files import explain_damage, load_array
 from agentgym_suite.webshop.goal_arrays import GOALS_FOLDER
 from agentgym_suite.webshop.product_rows import decode_row
 from agentgym_suite.webshop.products import FindProduct, Product
@@ -142,7 +142,7 @@ class Store:
     def _array(self, name: str) -> npt.NDArray[Any]:
         path = self.folder / GOALS_FOLDER / f"{name}.npy"
         with explain_damage(self.folder):
-            return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+            return load_array(path)
 
 
 def _product(
