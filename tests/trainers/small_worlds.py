@@ -16,6 +16,7 @@ import gymnasium as gym
 
 from agentgym_suite.agents import PolicyAgent
 from agentgym_suite.engines.chat_tokenizer import TransformersChatTokenizer
+from agentgym_suite.engines.loading import load_policy
 from agentgym_suite.episodes import Episode, EpisodeRequest, PlaySettings, Reply, Turn
 from agentgym_suite.game import Game, game_of
 from agentgym_suite.making import make_environment
@@ -81,7 +82,7 @@ class SmallWorld:
 
 WORLDS = (
     SmallWorld("ALFWorld-v0", "terse", "capo", 3, 10, 96),
-    SmallWorld("WebShop-v0", "react", "capo", 3, 24, 224),
+    SmallWorld("WebShop-v0", "react", "capo", 3, 24, 320),
     SmallWorld("MultiHopQA-v0", "capo", "none", 2, 80, 256, calls=2),
     SmallWorld("PaperSearch-v0", "steppo", "none", 2, 80, 256, calls=2),
 )
@@ -157,9 +158,23 @@ def make_small_start(world: SmallWorld, folder: Path) -> Path:
         for step in episode.steps
     ]
     tokens = sum(len(encoded(tokenizer, one)[1]) for one in shown) / len(shown)
-    settings = CloningSettings(steps=200, batch=len(shown), learning_rate=1e-2, first_look=1000)
+    settings = CloningSettings(
+        steps=400,
+        batch=len(shown),
+        learning_rate=5e-3,
+        warmup=10,
+        prompt_weight=0.0,  # or the loss would not be a reply's
+        first_look=1000,
+    )
     for step in clone(model, tokenizer, shown, settings, lambda: 0.0):
         if step.loss * tokens < _SURPRISE:
             break
     save_policy(folder, model, tokenizer, prompt=world.prompt)
+    return folder
+
+
+def make_other(start: Path, folder: Path) -> Path:
+    """The folder of a policy of random weights with the vocabulary of a start."""
+    tokenizer = load_policy(start, device="cpu").tokenizer
+    save_policy(folder, build_policy(tokenizer, shape=SHAPE, seed=2), tokenizer, prompt="terse")
     return folder

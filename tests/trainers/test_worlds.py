@@ -24,7 +24,13 @@ from agentgym_suite.trainers.registry import ALGORITHMS
 from agentgym_suite.trainers.run_settings import resolve
 from agentgym_suite.trainers.running import Training
 from agentgym_suite.trainers.task_lists import select_tasks
-from tests.trainers.small_worlds import TASKS, WORLDS, SmallWorld, make_small_start
+from tests.trainers.small_worlds import (
+    TASKS,
+    WORLDS,
+    SmallWorld,
+    make_other,
+    make_small_start,
+)
 
 ITERATIONS = 3
 SMALL = {
@@ -109,14 +115,14 @@ def test_three_iterations(
     algorithm: str, world: SmallWorld, starts: Mapping[str, Path], tmp_path: Path
 ) -> None:
     own = dict(OWN.get(algorithm, {}))
-    if algorithm == "opd":
-        own["teacher_model"] = str(starts[world.env_id])
+    if algorithm == "opd":  # a teacher that agrees would leave nothing to learn
+        own["teacher_model"] = str(make_other(starts[world.env_id], tmp_path / "other"))
     given = {**SMALL, **world.settings, **own, "policy": str(starts[world.env_id])}
     configuration = resolve(algorithm, "tiny", None, given)
-    training = Training(configuration, tmp_path, Watched())  # type: ignore[arg-type]
+    training = Training(configuration, tmp_path / "run", Watched())  # type: ignore[arg-type]
     with pytest.raises(Enough):
         training.run()
-    lines = read_metrics(tmp_path / METRICS_FILE)
+    lines = read_metrics(tmp_path / "run" / METRICS_FILE)
     assert [line["iteration"] for line in lines] == [*range(1, ITERATIONS + 1)]
     for line in lines:
         assert all(map(math.isfinite, line.values())), line
