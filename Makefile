@@ -11,7 +11,7 @@ PIP := -m pip install --quiet --disable-pip-version-check --constraint constrain
 SOURCES := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help leaderboard test check lint typecheck docs benchmark parity-lucene parity-alfworld parity-qa parity-openenv official-suites learn compare-algorithms ablations training-claims benchmark-update test-ray walkthroughs benchmark-alfworld benchmark-retrieval benchmark-kinds benchmark-selector retrieval-recall benchmark-servers benchmark-harness benchmark-report benchmark-resume fuzz-openapi papers-litsearch papers-scale benchmark-qdrant scale oracle-alfworld benchmark-engine test-vllm test-verl test-trl models-smoke clean
+.PHONY: $(shell sed -nE 's/^([a-z-]+):.*\#\#.*/\1/p' $(MAKEFILE_LIST))
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -139,6 +139,9 @@ test-ray: $(VENVS)/ray/ready ## episodes over a Ray of this machine, workers kil
 
 walkthroughs: $(VENVS)/test/ready ## every stored walkthrough of the 4,027 official games
 	@ALFWORLD_ALL_GAMES=1 $(VENVS)/test/bin/python -m pytest tests/alfworld/test_official_walkthroughs.py
+
+worlds: $(VENVS)/test/ready ## every algorithm for three iterations in each embedded world
+	@ALL_ALGORITHMS=1 $(VENVS)/test/bin/python -m pytest tests/trainers/test_worlds.py
 
 benchmark-alfworld: $(VENVS)/test/ready $(VENVS)/textworld/ready ## the household and TextWorld side by side
 	@$(VENVS)/test/bin/python benchmarks/alfworld.py --python $(VENVS)/textworld/bin/python
