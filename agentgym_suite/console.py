@@ -17,7 +17,7 @@ from rich.console import Console
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def console(*, stderr: bool = False, highlight: bool = True) -> Console:
+def console(*, stderr: bool = False, highlight: bool = True, quiet: bool = False) -> Console:
     """A console for a command: names and messages as they are, no markup, no emoji codes.
 
     When the reader goes away (``agentgym-suite list | head -1``), the rest is thrown away and the
@@ -26,8 +26,11 @@ def console(*, stderr: bool = False, highlight: bool = True) -> Console:
     Args:
         stderr: write to standard error instead of standard output.
         highlight: colour numbers and names on a terminal.
+        quiet: write nothing, beside a process that tells the same.
     """
-    return _CommandConsole(stderr=stderr, markup=False, emoji=False, highlight=highlight)
+    return _CommandConsole(
+        stderr=stderr, markup=False, emoji=False, highlight=highlight, quiet=quiet
+    )
 
 
 @contextlib.contextmanager

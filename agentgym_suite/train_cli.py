@@ -17,7 +17,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         help="train a policy in an environment",
         description="Train a policy by a named algorithm. The same command in the same folder "
         "goes on where it was stopped. Without --policy, the preset tiny makes a small policy of "
-        "its own and clones a noisy teacher first.",
+        "its own and clones a noisy teacher first. Started by torchrun, processes share the work.",
     )
     parser.add_argument("algorithm", metavar="ALGO", help="such as capo, sapo_ar, taspo, grpo, ppo")
     parser.add_argument("--env", metavar="ID", help="environment (default: the preset's)")
@@ -52,6 +52,7 @@ def _train(args: argparse.Namespace) -> int:
         if importlib.util.find_spec(module) is None:
             raise MissingExtra("train", "training")
     # imported here: other commands need no torch
+    from agentgym_suite.trainers.fsdp import open_ranks
     from agentgym_suite.trainers.live_view import live_view
     from agentgym_suite.trainers.run_settings import resolve
     from agentgym_suite.trainers.running import Training, bound_threads
@@ -67,7 +68,15 @@ def _train(args: argparse.Namespace) -> int:
     configuration = resolve(args.algorithm, args.preset, args.config, given)
     if args.threads is not None:
         bound_threads(args.threads)
-    with live_view(configuration) as view:
-        training = Training(configuration, args.out, view, tensorboard=args.tensorboard)
+    run = configuration.run
+    with (
+        open_ranks(
+            device=run.device, compute_dtype=run.compute_dtype, timeout_s=run.rank_timeout_s
+        ) as ranks,
+        live_view(configuration, shown=ranks.rank == 0) as view,
+    ):
+        training = Training(
+            configuration, args.out, view, ranks=ranks, tensorboard=args.tensorboard
+        )
         training.run(force=args.force)
     return 0

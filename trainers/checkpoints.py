@@ -19,7 +19,11 @@ from typing import Any
 import torch
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint import CheckpointException
-from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_state_dict,
+    set_state_dict,
+)
 
 from agentgym_suite.errors import TrainingError, UsageError
 from agentgym_suite.files import (
@@ -30,6 +34,7 @@ from agentgym_suite.files import (
     sync_folder,
     write_json_atomic,
 )
+from agentgym_suite.trainers.ranks import ONE_PROCESS, Ranks, is_lost_rank
 from agentgym_suite.trainers.update import Learner
 
 SCHEMA = "training_checkpoint/2"
@@ -64,8 +69,9 @@ def save_checkpoint(
     *,
     config_digest: str,
     keep: int,
+    ranks: Ranks = ONE_PROCESS,
 ) -> Path:
-    """Write a checkpoint and remove the oldest beyond ``keep``.
+    """Write a checkpoint and remove the oldest beyond ``keep``; every rank calls it.
 
     Args:
         folder: of all checkpoints of the run.
@@ -73,16 +79,14 @@ def save_checkpoint(
         progress: where the training stands.
         config_digest: of the resolved configuration.
         keep: checkpoints that stay, at least one.
+        ranks: each writes its share of the tensors, the first all else.
 
     Raises:
         DiskFull: no space is left; the checkpoints before are as they were.
         TrainingError: it could not be written for another reason.
     """
     place = folder / f"{progress.iteration:06d}"
-    make_folder(folder)
     partial = partial_folder(place)
-    if partial.exists():
-        shutil.rmtree(partial)
     manifest: dict[str, Any] = {
         "schema": SCHEMA,
         "config_digest": config_digest,
@@ -90,21 +94,36 @@ def save_checkpoint(
         "optimizer_steps": {name: learner.steps for name, learner in learners.items()},
     }
     with explain_full_disk(partial), _whole(partial):
-        partial.mkdir()
+        ranks.once(lambda: _begin(partial))
         with _quiet():
             dcp.save(_states(learners), checkpoint_id=partial / "tensors", no_dist=_alone())
-        names = _files(partial)
-        found = digest_files(partial, names, "digest", None)
-        manifest["files"] = {name: found[name].sha256 for name in names}
-        write_json_atomic(partial / _MANIFEST, manifest)
-        sync_folder(partial)
+        ranks.once(lambda: _finish(partial, manifest))
+    ranks.once(lambda: _publish(partial, place, keep))
+    return place
+
+
+def _begin(partial: Path) -> None:
+    make_folder(partial.parent)
+    if partial.exists():
+        shutil.rmtree(partial)
+    partial.mkdir()
+
+
+def _finish(partial: Path, manifest: dict[str, Any]) -> None:
+    names = _files(partial)
+    found = digest_files(partial, names, "digest", None)
+    digests = {name: found[name].sha256 for name in names}
+    write_json_atomic(partial / _MANIFEST, {**manifest, "files": digests})
+    sync_folder(partial)
+
+
+def _publish(partial: Path, place: Path, keep: int) -> None:
     if place.exists():
         shutil.rmtree(place)
     partial.rename(place)
-    sync_folder(folder)
-    for old in checkpoints(folder)[: -max(1, keep)]:
+    sync_folder(place.parent)
+    for old in checkpoints(place.parent)[: -max(1, keep)]:
         shutil.rmtree(old)
-    return place
 
 
 def checkpoints(folder: Path) -> list[Path]:
@@ -165,6 +184,7 @@ def load_checkpoint(
                 learner.optimizer,
                 model_state_dict=states[name]["model"],
                 optim_state_dict=states[name]["optimizer"],
+                options=StateDictOptions(strict=False),
             )
     for name, learner in learners.items():
         learner.steps = int(steps[name])
@@ -191,10 +211,17 @@ def _check_files(place: Path, files: Mapping[str, str]) -> None:
 
 
 def _states(learners: Mapping[str, Learner]) -> dict[str, dict[str, Any]]:
+    """What is trained of each network, and its optimizer; the base of an adapter lies elsewhere."""
     states = {}
     for name, learner in learners.items():
-        model, optimizer = get_state_dict(learner.model, learner.optimizer)
-        states[name] = {"model": model, "optimizer": optimizer}
+        weights, optimizer = get_state_dict(learner.model, learner.optimizer)
+        frozen = {
+            place
+            for place, weight in learner.model.named_parameters(remove_duplicate=False)
+            if not weight.requires_grad
+        }
+        kept = {place: tensor for place, tensor in weights.items() if place not in frozen}
+        states[name] = {"model": kept, "optimizer": optimizer}
     return states
 
 
@@ -220,7 +247,7 @@ def _whole(partial: Path) -> Iterator[None]:
         raise next(iter(_failures(error)), error) from error
     except BaseException as error:
         shutil.rmtree(partial, ignore_errors=True)
-        if not isinstance(error, RuntimeError):
+        if not isinstance(error, RuntimeError) or is_lost_rank(error):
             raise
         reason = " ".join(str(error).split())[:200]  # torch's own words for a file that ends early
         raise TrainingError(
@@ -235,6 +262,8 @@ def _explain_foreign(place: Path) -> Iterator[None]:
     try:
         yield
     except (Exception, CheckpointException) as error:  # whatever torch makes of other shapes
+        if is_lost_rank(error):
+            raise
         first = next(iter(_failures(error)), error)
         if isinstance(first, KeyboardInterrupt):
             raise first from error

@@ -28,6 +28,7 @@ from agentgym_suite.episodes import (
 from agentgym_suite.errors import ContextTooLong, EnvError, UsageError
 from agentgym_suite.rollouts import MakeEnv, run_episodes
 from agentgym_suite.trainers.rows import StepRow, episode_rows
+from agentgym_suite.trainers.stats import ALONE, Reducer, added
 from agentgym_suite.trainers.turns import Replies, TurnEngine
 from agentgym_suite.usage import Usage
 
@@ -84,23 +85,34 @@ class Collection:
     model_s: float = field(default=0.0, compare=False)
 
 
-def collection_metrics(collection: Collection) -> dict[str, float]:
-    """What an iteration's trajectories were like; success is that of all that were played."""
-    rows, episodes = collection.rows, collection.episodes
-    played = episodes + collection.filtered
-    lengths = [row.length for row in rows]
-    return {
-        "rollout/success": sum(e.success for e in played) / len(played),
-        "rollout/reward": sum(row.reward for row in rows) / len(episodes),
-        "rollout/steps": len(rows) / len(episodes),
-        "rollout/response_tokens": sum(lengths) / len(rows),
-        "rollout/prompt_tokens": sum(len(row.prompt_ids) for row in rows) / len(rows),
-        "rollout/invalid": sum(not row.valid_action for row in rows) / len(rows),
-        "rollout/cut": sum(row.finish_reason == "length" for row in rows) / len(rows),
-        "rollout/failures": float(len(collection.failures)),
-        "rollout/dropped": float(collection.dropped),
-        "rollout/filtered": float(len(collection.filtered)),
+def collection_metrics(collection: Collection, reducer: Reducer = ALONE) -> dict[str, float]:
+    """What an iteration's trajectories were like, on all ranks; success is that of all played."""
+    rows, played = collection.rows, collection.episodes + collection.filtered
+    local = {
+        "rows": len(rows),
+        "episodes": len(collection.episodes),
+        "played": len(played),
+        "success": sum(episode.success for episode in played),
+        "reward": sum(row.reward for row in rows),
+        "response_tokens": sum(row.length for row in rows),
+        "prompt_tokens": sum(len(row.prompt_ids) for row in rows),
+        "invalid": sum(not row.valid_action for row in rows),
+        "cut": sum(row.finish_reason == "length" for row in rows),
+        "failures": len(collection.failures),
+        "dropped": collection.dropped,
+        "filtered": len(collection.filtered),
     }
+    total = added({name: float(value) for name, value in local.items()}, reducer)
+    found = {
+        "success": total["success"] / total["played"],
+        "reward": total["reward"] / total["episodes"],
+        "steps": total["rows"] / total["episodes"],
+    }
+    for name in ("response_tokens", "prompt_tokens", "invalid", "cut"):
+        found[name] = total[name] / total["rows"]
+    for name in ("failures", "dropped", "filtered"):
+        found[name] = total[name]
+    return {f"rollout/{name}": value for name, value in found.items()}
 
 
 def derived_seed(*parts: int | str) -> int:

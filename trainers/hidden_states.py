@@ -45,7 +45,12 @@ def length_buckets(sizes: Sequence[int], most_tokens: int) -> list[list[int]]:
 
 
 def boundary_states(
-    trunk: Any, prompts: Sequence[Ids], responses: Sequence[Ids], *, share_prefix: bool = False
+    trunk: Any,
+    prompts: Sequence[Ids],
+    responses: Sequence[Ids],
+    *,
+    share_prefix: bool = False,
+    packed: bool | None = None,
 ) -> Tensor:
     """The states that predict each response token, and the one behind the response.
 
@@ -55,6 +60,9 @@ def boundary_states(
         responses: ids of each row, may be empty.
         share_prefix: compute a prompt that several rows have only once. Worth it where prompts
             are long and repeated; the result is the same up to rounding.
+        packed: put all rows one behind the other instead of padding them; None does so where
+            attention is flash attention, which knows where a row begins. Other kernels compute
+            a mask of all tokens by all tokens, and the same states.
 
     Returns:
         ``[n, R + 1, width]`` for n rows and R the longest response: column 0 is the state at
@@ -62,7 +70,10 @@ def boundary_states(
         is ``b_q``. Columns beyond a row's response hold anything.
     """
     if not share_prefix:
-        return _padded_states(trunk, prompts, responses)
+        if packed is None:
+            packed = str(trunk.config._attn_implementation).startswith("flash")
+        read = _packed_states if packed else _padded_states
+        return read(trunk, prompts, responses)
     alike: dict[tuple[int, ...], list[int]] = defaultdict(list)
     for number, prompt in enumerate(prompts):
         alike[tuple(prompt)].append(number)
@@ -93,6 +104,25 @@ def _padded_states(trunk: Any, prompts: Sequence[Ids], responses: Sequence[Ids])
     columns = (first[:, None] + steps).clamp(max=hidden.shape[1] - 1)
     numbers = torch.arange(len(rows), device=hidden.device)[:, None]
     return hidden[numbers, columns]
+
+
+def _packed_states(trunk: Any, prompts: Sequence[Ids], responses: Sequence[Ids]) -> Tensor:
+    """One forward of all rows one behind the other; a row begins where positions do."""
+    sizes = [len(prompt) + len(answer) for prompt, answer in zip(prompts, responses, strict=True)]
+    ids = [
+        token for pair in zip(prompts, responses, strict=True) for part in pair for token in part
+    ]
+    hidden = trunk(
+        input_ids=torch.tensor([ids], device=trunk.device),
+        position_ids=torch.cat([torch.arange(size) for size in sizes])[None].to(trunk.device),
+        use_cache=False,
+    ).last_hidden_state[0]
+    begins = torch.tensor([0, *sizes[:-1]]).cumsum(0)
+    first = begins + torch.tensor([len(prompt) - 1 for prompt in prompts])
+    steps = torch.arange(max(map(len, responses)) + 1)
+    places = (first[:, None] + steps).clamp(max=len(ids) - 1)
+    found: Tensor = hidden[places.to(hidden.device)]
+    return found
 
 
 def _states_after(trunk: Any, prompt: Ids, responses: Sequence[Ids]) -> Tensor:

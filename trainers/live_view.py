@@ -85,9 +85,14 @@ class TrainingView:
 
 
 @contextmanager
-def live_view(configuration: Configuration) -> Iterator[TrainingView]:
-    """The view of one run while the block runs."""
-    target = console(stderr=True, highlight=False)
+def live_view(configuration: Configuration, *, shown: bool = True) -> Iterator[TrainingView]:
+    """The view of one run while the block runs.
+
+    Args:
+        configuration: of the run.
+        shown: false for a process beside the one that tells.
+    """
+    target = console(stderr=True, highlight=False, quiet=not shown)
     title = f"{configuration.algorithm} in {configuration.run.env}"
     if not target.is_terminal:
         yield TrainingView(configuration.run, title, target, None)

@@ -20,6 +20,7 @@ from agentgym_suite.trainers.algorithm import PolicyOutputs
 from agentgym_suite.trainers.batch import StepBatch
 from agentgym_suite.trainers.hidden_states import Ids, boundary_states
 from agentgym_suite.trainers.losses import Divergence, full_divergence
+from agentgym_suite.trainers.reading import reads_weights
 from agentgym_suite.trainers.teachers import Teacher
 from agentgym_suite.trainers.value_basis import kept_logits
 
@@ -85,6 +86,7 @@ class TeacherStates:
     banned_ids: tuple[int, ...] = ()
 
 
+@reads_weights
 def policy_outputs(
     model: Any,
     micro: StepBatch,
@@ -148,6 +150,7 @@ def policy_outputs(
     )
 
 
+@reads_weights
 def boundary_margins(model: Any, prompts: Sequence[Ids], settings: Forward) -> Tensor:
     """Margin of the value tokens at the last token of each prompt ``[n]``.
 
@@ -194,7 +197,11 @@ def token_scores(
             parts.append(_chunk_scores(*part))
     if not parts:
         empty = _wide(states.sum(-1))  # no token, yet part of the graph
-        return TokenScores(empty, empty, empty)
+        return TokenScores(
+            empty,
+            empty if settings.entropy else None,
+            empty if settings.divergence != "none" else None,
+        )
     return TokenScores(
         torch.cat([part.logprobs for part in parts]),
         _joined(part.entropy for part in parts),
@@ -229,19 +236,22 @@ def _chunk_scores(
 def _teacher_states(teacher: Teacher, micro: StepBatch, mask: Tensor) -> TeacherStates:
     """The teacher's states before every sampled token; 0 in rows that it does not score."""
     told = [number for number, row in enumerate(micro.rows) if row.teacher_prompt_ids]
-    head = teacher.model.get_output_embeddings()
-    table = torch.zeros(
-        (*mask.shape, head.weight.shape[1]), dtype=head.weight.dtype, device=mask.device
+    # read where no row is told, too: a teacher spread over processes is read by all of them
+    prompts: list[Ids] = [micro.rows[number].teacher_prompt_ids for number in told] or [(0,)]
+    found = _frozen_states(
+        teacher.model, prompts, [micro.rows[number].response_ids for number in told] or [()]
     )
+    head = teacher.model.get_output_embeddings()
+    table = torch.zeros((*mask.shape, found.shape[-1]), dtype=found.dtype, device=mask.device)
     if told:
-        with torch.no_grad():
-            found = boundary_states(
-                teacher.model.base_model,
-                [micro.rows[number].teacher_prompt_ids for number in told],
-                [micro.rows[number].response_ids for number in told],
-            )
-        table[told, : found.shape[1] - 1] = found[:, :-1].to(table)
+        table[told, : found.shape[1] - 1] = found[:, :-1]
     return TeacherStates(table[mask], head, teacher.banned_ids)
+
+
+@reads_weights
+def _frozen_states(model: Any, prompts: Sequence[Ids], responses: Sequence[Ids]) -> Tensor:
+    with torch.no_grad():
+        return boundary_states(model.base_model, prompts, responses)
 
 
 def _joined(parts: Iterable[Tensor | None]) -> Tensor | None:

@@ -59,6 +59,19 @@ class MetricsLog:
             self._board.close()
 
 
+class NoLog:
+    """The log of a rank that writes none."""
+
+    def keep(self, iteration: int) -> None:
+        """Nothing."""
+
+    def write(self, iteration: int, values: Mapping[str, float]) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Nothing."""
+
+
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """The whole lines of a ``metrics.jsonl``; a last one that was cut off is none."""
     if not path.is_file():

@@ -2,56 +2,104 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
+import torch
 
 from agentgym_suite.trainers.batch import StepBatch
 from agentgym_suite.trainers.hidden_states import length_buckets
+from agentgym_suite.trainers.stats import ALONE, Reducer
 
 Unit = Literal["rows", "trajectories"]
 
 
 def minibatches(
-    batch: StepBatch, *, unit: Unit, rows: int, chance: np.random.Generator
+    batch: StepBatch,
+    *,
+    unit: Unit,
+    rows: int,
+    chance: np.random.Generator,
+    reducer: Reducer = ALONE,
 ) -> list[list[int]]:
-    """Row numbers of each optimizer mini-batch; every real row is in one of them.
+    """Row numbers of each optimizer mini-batch; every real row of every rank is in one of them.
 
     Args:
-        batch: the iteration.
+        batch: the iteration, or this rank's share of it.
         unit: "rows" cuts a random order of rows into pieces of ``rows``, the last one smaller;
             "trajectories" takes whole trajectories in a random order until a mini-batch has at
             least ``rows`` rows; what is left at the end joins the last one if it is less than
             half of that.
-        rows: of a mini-batch.
-        chance: draws the order.
+        rows: of a mini-batch, those of all ranks together.
+        chance: draws the order, the same on every rank.
+        reducer: tells ranks of each other's rows.
+
+    Returns:
+        This rank's rows of each; none, where all of a mini-batch's rows lie elsewhere.
     """
-    chains = batch.trajectories()
-    if unit == "rows":
-        numbers = chance.permutation(sorted(number for chain in chains for number in chain))
-        return [part.tolist() for part in np.split(numbers, range(rows, len(numbers), rows))]
-    found: list[list[int]] = [[]]
-    for place in chance.permutation(len(chains)).tolist():
+    here = {
+        (batch.rows[number].trajectory_id, batch.rows[number].step_index): number
+        for chain in batch.trajectories()
+        for number in chain
+    }
+    chains: dict[str, list[tuple[str, int]]] = defaultdict(list)
+    for place in sorted(reducer.gather(tuple(here))):
+        chains[place[0]].append(place)
+    parts = _cut_rows(chains, rows, chance) if unit == "rows" else _cut(chains, rows, chance)
+    return [[here[place] for place in part if place in here] for part in parts]
+
+
+def microbatches(batch: StepBatch, most_tokens: int, reducer: Reducer = ALONE) -> list[StepBatch]:
+    """The rows of a mini-batch, put together by length, so many padded tokens at a time.
+
+    Every rank gets the same number of them, since each is one exchange of weights: those of a
+    rank with less to do are ``idle``.
+    """
+    sizes = [len(row.prompt_ids) + len(row.response_ids) for row in batch.rows]
+    found = [batch.select(numbers) for numbers in length_buckets(sizes, most_tokens)]
+    return found + [idle(batch)] * (reducer.most(len(found)) - len(found))
+
+
+def idle(batch: StepBatch) -> StepBatch:
+    """One row without weight, with the columns of a batch."""
+    return batch.select(()).with_pads(1)
+
+
+_Place = tuple[str, int]
+
+
+def _cut_rows(
+    chains: Mapping[str, list[_Place]], rows: int, chance: np.random.Generator
+) -> list[list[_Place]]:
+    places = [place for chain in chains.values() for place in chain]
+    drawn = [places[number] for number in chance.permutation(len(places))]
+    return [drawn[start : start + rows] for start in range(0, len(drawn), rows)]
+
+
+def _cut(
+    chains: Mapping[str, list[_Place]], rows: int, chance: np.random.Generator
+) -> list[list[_Place]]:
+    whole = list(chains.values())
+    found: list[list[_Place]] = [[]]
+    for number in chance.permutation(len(whole)).tolist():
         if len(found[-1]) >= rows:
             found.append([])
-        found[-1] += chains[place]
+        found[-1] += whole[number]
     if len(found) > 1 and len(found[-1]) < rows / 2:
         rest = found.pop()
         found[-1] += rest
     return found
 
 
-def microbatches(batch: StepBatch, most_tokens: int) -> list[StepBatch]:
-    """The rows of a mini-batch, put together by length, so many padded tokens at a time."""
-    sizes = [len(row.prompt_ids) + len(row.response_ids) for row in batch.rows]
-    return [batch.select(numbers) for numbers in length_buckets(sizes, most_tokens)]
-
-
-def padding_share(batch: StepBatch, most_tokens: int) -> float:
-    """Share of computed tokens that are padding, from 0 to below 1."""
+def padding_share(batch: StepBatch, most_tokens: int, reducer: Reducer = ALONE) -> float:
+    """Share of computed tokens of all ranks that are padding, from 0 to below 1."""
     sizes = [len(row.prompt_ids) + len(row.response_ids) for row in batch.rows]
     computed = sum(
         len(numbers) * max(sizes[number] for number in numbers)
         for numbers in length_buckets(sizes, most_tokens)
     )
-    return 1.0 - sum(sizes) / computed
+    local = torch.tensor([sum(sizes), computed], dtype=torch.float64)
+    real, all_computed = reducer.sum(local).tolist()
+    return 1.0 - float(real) / float(all_computed)

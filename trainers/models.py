@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForTokenClassification
 
 from agentgym_suite.errors import UsageError
 from agentgym_suite.trainers.batch import StepBatch
 from agentgym_suite.trainers.hidden_states import Ids, boundary_states
+from agentgym_suite.trainers.reading import reads_weights
 
 
 def frozen_copy(model: Any) -> Any:
@@ -46,6 +50,43 @@ def make_critic(policy: Any) -> Any:
     return critic.to(policy.device).eval()
 
 
+def choose_attention(wanted: str, device: str, dtype: torch.dtype) -> str:
+    """The kernel of attention: what is wanted, or for "auto" the fastest that is there.
+
+    Flash attention computes in half precision on CUDA alone; all else is torch's own.
+    """
+    if wanted != "auto":
+        return wanted
+    fits = device.startswith("cuda") and dtype in (torch.bfloat16, torch.float16)
+    return "flash_attention_2" if fits and find_spec("flash_attn") is not None else "sdpa"
+
+
+def decoder_layers(model: Any) -> list[Any]:
+    """The layers that a transformers model repeats, in their order.
+
+    Raises:
+        UsageError: the model does not say which of its modules they are.
+    """
+    names = set(getattr(model, "_no_split_modules", None) or ())
+    found = [part for part in model.modules() if type(part).__name__ in names]
+    if not found:
+        raise UsageError(
+            f"{type(model).__name__} does not name its layers (_no_split_modules), which are "
+            "spread over processes and recomputed; train it in one process without recompute"
+        )
+    return found
+
+
+def recompute_layers(model: Any) -> Any:
+    """The same model, whose layers keep their inputs alone and compute again in the backward."""
+    for layer in decoder_layers(model):
+        layer.forward = partial(
+            checkpoint, layer.forward, use_reentrant=False, preserve_rng_state=False
+        )
+    return model
+
+
+@reads_weights
 def boundary_values(critic: Any, prompts: Sequence[Ids], *, share_prefix: bool = False) -> Tensor:
     """V at the last token of each prompt ``[n]``, in float32 or wider."""
     nothing: list[Ids] = [()] * len(prompts)
@@ -53,6 +94,7 @@ def boundary_values(critic: Any, prompts: Sequence[Ids], *, share_prefix: bool =
     return _values(critic, states[:, 0])
 
 
+@reads_weights
 def token_values(critic: Any, micro: StepBatch, *, share_prefix: bool = False) -> Tensor:
     """V before each response token ``[n, R]``, 0 outside the mask."""
     if micro.side == "left":
@@ -68,5 +110,5 @@ def token_values(critic: Any, micro: StepBatch, *, share_prefix: bool = False) -
 
 
 def _values(critic: Any, states: Tensor) -> Tensor:
-    values: Tensor = critic.score(states).squeeze(-1)
+    values: Tensor = critic.score(states).sum(-1)  # of one column; no view, which FSDP warns of
     return values if values.dtype == torch.float64 else values.float()

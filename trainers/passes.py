@@ -19,16 +19,26 @@ from agentgym_suite.trainers.algorithm import Algorithm, PolicyOutputs
 from agentgym_suite.trainers.batch import StepBatch
 from agentgym_suite.trainers.hidden_states import Ids, length_buckets
 from agentgym_suite.trainers.logprobs import Forward, boundary_margins, policy_outputs
+from agentgym_suite.trainers.minibatch import idle
 from agentgym_suite.trainers.models import boundary_values, token_values
+from agentgym_suite.trainers.stats import ALONE, Reducer
 from agentgym_suite.trainers.teachers import Teacher
+
+_NOTHING = (0,)
+"""The prompt that a rank without work reads, so that the others' work goes on."""
 
 
 def old_policy_pass(
-    batch: StepBatch, policy: Any, algorithm: Algorithm, forward: Forward, most_tokens: int
+    batch: StepBatch,
+    policy: Any,
+    algorithm: Algorithm,
+    forward: Forward,
+    most_tokens: int,
+    reducer: Reducer = ALONE,
 ) -> StepBatch:
     """Fill ``old_logprobs``, and V and Q where the policy itself is read for them."""
     forward = replace(forward, entropy=False, divergence="none")
-    outputs = scored(batch, policy, forward, most_tokens)
+    outputs = scored(batch, policy, forward, most_tokens, reducer=reducer)
     batch = batch.with_columns(old_logprobs=outputs.logprobs)
     if outputs.v_margin is None or outputs.q_margin is None:
         return batch
@@ -38,39 +48,50 @@ def old_policy_pass(
 
 
 def reference_pass(
-    batch: StepBatch, reference: Any, forward: Forward, most_tokens: int
+    batch: StepBatch,
+    reference: Any,
+    forward: Forward,
+    most_tokens: int,
+    reducer: Reducer = ALONE,
 ) -> StepBatch:
     """Fill ``ref_logprobs``."""
-    forward = forward.logprobs_only
-    return batch.with_columns(ref_logprobs=scored(batch, reference, forward, most_tokens).logprobs)
+    outputs = scored(batch, reference, forward.logprobs_only, most_tokens, reducer=reducer)
+    return batch.with_columns(ref_logprobs=outputs.logprobs)
 
 
 def teacher_pass(
-    batch: StepBatch, teacher: Teacher, forward: Forward, most_tokens: int
+    batch: StepBatch,
+    teacher: Teacher,
+    forward: Forward,
+    most_tokens: int,
+    reducer: Reducer = ALONE,
 ) -> StepBatch:
     """Fill ``teacher_logprobs``: the same responses behind the teacher's prompts; NaN without."""
     told = [number for number, row in enumerate(batch.rows) if row.teacher_prompt_ids]
     column = torch.full(batch.response_mask.shape, float("nan"), dtype=torch.float64)
-    if told:
-        forward = replace(forward.logprobs_only, banned_ids=teacher.banned_ids)
-        prompts = [batch.rows[number].teacher_prompt_ids for number in told]
-        found = scored(batch.select(told), teacher.model, forward, most_tokens, prompts=prompts)
-        logprobs = found.logprobs
-        column[torch.tensor(told), : logprobs.shape[1]] = logprobs.double()
+    forward = replace(forward.logprobs_only, banned_ids=teacher.banned_ids)
+    prompts = [batch.rows[number].teacher_prompt_ids for number in told]
+    found = scored(
+        batch.select(told), teacher.model, forward, most_tokens, prompts=prompts, reducer=reducer
+    ).logprobs
+    column[torch.tensor(told, dtype=torch.long), : found.shape[1]] = found.double()
     return batch.with_columns(teacher_logprobs=column)
 
 
-def critic_pass(batch: StepBatch, critic: Any, kind: str, most_tokens: int) -> StepBatch:
+def critic_pass(
+    batch: StepBatch, critic: Any, kind: str, most_tokens: int, reducer: Reducer = ALONE
+) -> StepBatch:
     """Fill ``v_old`` (kind "boundary") or ``token_values`` (kind "token")."""
     prompts = [row.prompt_ids for row in batch.rows]
     if kind == "boundary":
         read = partial(boundary_values, critic)
-        return batch.with_columns(v_old=_at_boundaries(prompts, read, most_tokens))
+        return batch.with_columns(v_old=_at_boundaries(prompts, read, most_tokens, reducer))
     table = torch.zeros(batch.response_mask.shape, dtype=torch.float64)
     with torch.no_grad():
-        for numbers in _buckets(batch, prompts, most_tokens):
-            found = token_values(critic, batch.select(numbers)).double().cpu()
-            table[torch.tensor(numbers), : found.shape[1]] = found
+        for numbers in _levelled(_buckets(batch, prompts, most_tokens), reducer):
+            part = batch.select(numbers) if numbers else idle(batch)
+            found = token_values(critic, part)[: len(numbers)].double().cpu()
+            table[torch.tensor(numbers, dtype=torch.long), : found.shape[1]] = found
     return batch.with_columns(token_values=table)
 
 
@@ -81,6 +102,7 @@ def bootstrap_pass(
     critic: Any,
     forward: Forward,
     most_tokens: int,
+    reducer: Reducer = ALONE,
 ) -> StepBatch:
     """Fill ``bootstrap``: V at the prompt behind the last observation of a trajectory that was cut.
 
@@ -94,6 +116,7 @@ def bootstrap_pass(
         critic: None where the policy itself is read.
         forward: how the policy is read.
         most_tokens: padded tokens at a time.
+        reducer: tells ranks how often the others read.
 
     Raises:
         UsageError: a trajectory that was cut has no prompt behind it.
@@ -115,7 +138,7 @@ def bootstrap_pass(
 
     values = torch.zeros(len(batch), dtype=torch.float64)
     prompts = [batch.rows[number].next_prompt_ids for number in cut]
-    values[cut] = _at_boundaries(prompts, read, most_tokens)
+    values[cut] = _at_boundaries(prompts, read, most_tokens, reducer)
     return batch.with_columns(bootstrap=values)
 
 
@@ -126,17 +149,18 @@ def scored(
     most_tokens: int,
     *,
     prompts: Sequence[Ids] | None = None,
+    reducer: Reducer = ALONE,
 ) -> PolicyOutputs:
     """``policy_outputs`` of a whole batch without gradient, in float64 on the host."""
     given = [row.prompt_ids for row in batch.rows] if prompts is None else list(prompts)
     parts: list[tuple[list[int], PolicyOutputs]] = []
     with torch.no_grad():
-        for numbers in _buckets(batch, given, most_tokens):
+        for numbers in _levelled(_buckets(batch, given, most_tokens), reducer):
             found = policy_outputs(
                 model,
-                batch.select(numbers),
+                batch.select(numbers) if numbers else idle(batch),
                 forward,
-                prompts=[given[number] for number in numbers],
+                prompts=[given[number] for number in numbers] or [_NOTHING],
             )
             parts.append((numbers, found))
 
@@ -146,18 +170,19 @@ def scored(
             value = pick(found)
             if value is None:
                 return None
-            value = value.double().cpu()
+            value, place = value.double().cpu(), torch.tensor(numbers, dtype=torch.long)
             if whole is None:
                 shape = batch.response_mask.shape if value.dim() == 2 else (len(batch),)
                 whole = torch.zeros(shape, dtype=torch.float64)
             if value.dim() == 2:
-                whole[torch.tensor(numbers), : value.shape[1]] = value
+                whole[place, : value.shape[1]] = value[: len(numbers)]
             else:
-                whole[torch.tensor(numbers)] = value
+                whole[place] = value[: len(numbers)]
         return whole
 
     logprobs = gathered(lambda found: found.logprobs)
-    assert logprobs is not None
+    if logprobs is None:  # no row, here and elsewhere
+        logprobs = torch.zeros(batch.response_mask.shape, dtype=torch.float64)
     return PolicyOutputs(
         logprobs=logprobs,
         entropy=gathered(lambda found: found.entropy),
@@ -167,14 +192,25 @@ def scored(
 
 
 def _at_boundaries(
-    prompts: Sequence[Ids], read: Callable[[Sequence[Ids]], Tensor], most_tokens: int
+    prompts: Sequence[Ids],
+    read: Callable[[Sequence[Ids]], Tensor],
+    most_tokens: int,
+    reducer: Reducer,
 ) -> Tensor:
     """One number at the last token of each prompt, float64 on the host."""
     values = torch.zeros(len(prompts), dtype=torch.float64)
     with torch.no_grad():
-        for numbers in length_buckets([len(prompt) for prompt in prompts], most_tokens):
-            values[numbers] = read([prompts[number] for number in numbers]).double().cpu()
+        buckets = length_buckets([len(prompt) for prompt in prompts], most_tokens)
+        for numbers in _levelled(buckets, reducer):
+            found = read([prompts[number] for number in numbers] or [_NOTHING])
+            values[numbers] = found[: len(numbers)].double().cpu()
     return values
+
+
+def _levelled(buckets: list[list[int]], reducer: Reducer) -> list[list[int]]:
+    """The buckets, with empty ones behind them until every rank has as many."""
+    empty: list[list[int]] = [[]]
+    return buckets + empty * (reducer.most(len(buckets)) - len(buckets))
 
 
 def _buckets(batch: StepBatch, prompts: Sequence[Ids], most_tokens: int) -> list[list[int]]:

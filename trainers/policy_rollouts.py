@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from agentgym_suite.engines.tokens import Sampling
 from agentgym_suite.engines.transformers_engine import TransformersEngine
-from agentgym_suite.episodes import PlaySettings
+from agentgym_suite.episodes import EpisodeRequest, PlaySettings
 from agentgym_suite.prompts import StepPrompt, prompt_template
 from agentgym_suite.rewards import reward_preset
 from agentgym_suite.trainers.algorithm import Needs
@@ -16,10 +17,10 @@ from agentgym_suite.trainers.collector import (
     RolloutSettings,
     plan_groups,
 )
-from agentgym_suite.trainers.outcomes import Outcomes, task_outcomes
+from agentgym_suite.trainers.outcomes import Outcomes, TaskOutcomes, task_outcomes
+from agentgym_suite.trainers.ranks import Ranks
 from agentgym_suite.trainers.resampling import play_groups
 from agentgym_suite.trainers.run_settings import Configuration
-from agentgym_suite.trainers.stats import Reducer
 from agentgym_suite.trainers.task_lists import Played, drawn_tasks
 
 _FINAL_ROUNDS = 4
@@ -36,7 +37,7 @@ class PolicyRollouts:
         sampling: how, in training.
         prompt: writes the prompts, none longer than the policy takes.
         needs: what the algorithm wants of trajectories.
-        reducer: tells ranks of each other's groups.
+        ranks: the processes that play beside each other, each its share of the groups.
     """
 
     configuration: Configuration
@@ -45,7 +46,7 @@ class PolicyRollouts:
     sampling: Sampling
     prompt: StepPrompt
     needs: Needs
-    reducer: Reducer
+    ranks: Ranks
 
     def iteration(self, number: int, tasks_drawn: int) -> Collection:
         """The trajectories of an iteration, their tasks the next ones in order.
@@ -66,11 +67,12 @@ class PolicyRollouts:
             requests = plan_groups(
                 tasks, settings.rollouts, seed=run.seed, iteration=number, first=first
             )
-            return collector.collect(requests)
+            mine = self.ranks.share(requests)
+            return collector.collect(mine) if mine else Collection((), ())
 
         rounds = self.needs.resample_uniform_groups
         return play_groups(
-            play, settings.tasks, rounds=rounds, config=settings, reducer=self.reducer
+            play, settings.tasks, rounds=rounds, config=settings, reducer=self.ranks.reducer
         )
 
     def evaluation(self, *, final: bool) -> Outcomes:
@@ -90,10 +92,17 @@ class PolicyRollouts:
             for name, tasks in lists.items():
                 if tasks:
                     requests = plan_groups(tasks, passes, seed=run.seed + 1, iteration=-1)
-                    episodes = collector.collect(requests).episodes
-                    evaluation = f"{name}/temperature_{temperature:g}"
-                    found[evaluation] = task_outcomes(requests, episodes)
+                    found[f"{name}/temperature_{temperature:g}"] = self._outcomes(
+                        collector, requests
+                    )
         return found
+
+    def _outcomes(self, collector: Collector, requests: Sequence[EpisodeRequest]) -> TaskOutcomes:
+        """What is won of the requests, each rank playing its share of the tasks."""
+        mine = self.ranks.share(requests)
+        episodes = collector.collect(mine).episodes if mine else ()
+        played = dict(self.ranks.reducer.gather(tuple(task_outcomes(mine, episodes).items())))
+        return {request.task_id: played[request.task_id] for request in requests}
 
     def _collector(self, sampling: Sampling, *, whole_groups: bool) -> Collector:
         run = self.configuration.run

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, ClassVar, get_args, get_type_hints
+from typing import Any, ClassVar, Literal, get_args, get_type_hints
 
 from agentgym_suite.arguments import LONGEST_SHOWN, shown
 from agentgym_suite.errors import UsageError
@@ -104,6 +104,14 @@ class RunSettings:
     )
     temperature: float = setting(1.0, "of the rollouts, and of every log-probability")
     max_new_tokens: int = setting(512, "most tokens of a reply")
+    lora_rank: int = setting(0, "rank of an adapter that is trained alone; 0 trains all weights")
+    lora_alpha: float = setting(32.0, "the adapter weighs lora_alpha / lora_rank")
+    lora_targets: str = setting(
+        "all-linear", "layers with an adapter: names with commas, or all linear ones but the head"
+    )
+    attention: Literal["auto", "sdpa", "eager", "flash_attention_2"] = setting(
+        "auto", "kernel of attention: auto takes flash attention where it is installed and fits"
+    )
 
     # privileged information, for algorithms that use it
     analyzer_url: str = setting("", "chat endpoint of the analyzer; fixed rules when empty")
@@ -122,6 +130,13 @@ class RunSettings:
     attempts: int = setting(3, "how often a broken trajectory is played before it is dropped")
     micro_tokens: int = setting(16_384, "padded tokens of a micro-batch")
     share_prefix: bool = setting(False, "compute a prompt that several rows have only once")
+    recompute: bool = setting(
+        False, "keep no activations inside a layer, compute them again in the backward pass"
+    )
+    compute_dtype: Literal["", "bfloat16", "float32"] = setting(
+        "", "what layers compute in beside weights in float32; empty leaves it to the weights"
+    )
+    rank_timeout_s: float = setting(1_800.0, "how long one process waits for another")
     warmup_steps: int = setting(0, "optimizer steps over which learning rates rise")
     weight_decay: float = setting(0.01, "of AdamW")
     evaluate_every: int = setting(5, "iterations between evaluations; 0 evaluates at the end only")
@@ -135,6 +150,13 @@ class RunSettings:
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             check_setting(name, value, *_BOUNDS.get(name, (0.0, math.inf)))
+        for name in ("compute_dtype", "attention"):
+            known = get_args(get_type_hints(RunSettings)[name])
+            if getattr(self, name) not in known:
+                words = ", ".join(repr(word) for word in known)
+                raise UsageError(f"{name} is {getattr(self, name)!r}; use one of {words}")
+        if self.share_prefix and self.recompute:
+            raise UsageError("recompute would fill a shared prefix twice; set share_prefix = false")
         if bool(self.analyzer_url) != bool(self.analyzer_model):
             raise UsageError("analyzer_url and analyzer_model belong together; give both or none")
         reward_preset(self.reward)
@@ -148,6 +170,7 @@ class RunSettings:
 _BOUNDS: Mapping[str, tuple[float, float]] = {
     "temperature": (0.01, 100.0),
     "episode_timeout_s": ABOVE_ZERO,
+    "rank_timeout_s": ABOVE_ZERO,
     **dict.fromkeys(
         (
             "max_new_tokens",
@@ -209,6 +232,8 @@ FREE = (
     "evaluate_tasks",
     "checkpoint_every",
     "keep_checkpoints",
+    "recompute",
+    "rank_timeout_s",
 )
 """Settings that a run may change and go on: how long, how often and where."""
 

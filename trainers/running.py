@@ -14,7 +14,7 @@ from agentgym_suite.alfworld.generated_files import publish_generated
 from agentgym_suite.alfworld.generator import DEFAULT_SEED
 from agentgym_suite.arguments import shown
 from agentgym_suite.engines.chat_tokenizer import TransformersChatTokenizer
-from agentgym_suite.engines.loading import load_policy, weights_digest
+from agentgym_suite.engines.loading import choose_device, load_policy, weights_digest
 from agentgym_suite.errors import TrainingError, UsageError
 from agentgym_suite.files import json_digest, make_folder, only_writer, write_json_atomic
 from agentgym_suite.game import game_of
@@ -29,11 +29,13 @@ from agentgym_suite.trainers.checkpoints import Progress
 from agentgym_suite.trainers.cloning import CloningSettings
 from agentgym_suite.trainers.hinting import Hinting
 from agentgym_suite.trainers.live_view import TrainingView
+from agentgym_suite.trainers.models import choose_attention
 from agentgym_suite.trainers.offline_analyzers import RuleAnalyzer
 from agentgym_suite.trainers.opd import OpdConfig
 from agentgym_suite.trainers.pi_sources import PiSource
 from agentgym_suite.trainers.privileged import PI_TOKENS, plain_encode
 from agentgym_suite.trainers.privileged_rows import Privileged
+from agentgym_suite.trainers.ranks import ONE_PROCESS, Ranks
 from agentgym_suite.trainers.run_settings import FREE, Configuration, RunSettings
 from agentgym_suite.trainers.starts import StartSettings, make_start
 from agentgym_suite.trainers.task_lists import Played, select_tasks, spread
@@ -123,6 +125,7 @@ class Training:
         configuration: every setting, resolved.
         out: the folder: ``run.json``, ``metrics.jsonl``, ``checkpoints``, ``policy``.
         view: told what happens.
+        ranks: the processes that it runs in.
         tensorboard: write TensorBoard's files, too.
     """
 
@@ -132,15 +135,19 @@ class Training:
         out: Path,
         view: TrainingView,
         *,
+        ranks: Ranks = ONE_PROCESS,
         tensorboard: bool = False,
     ) -> None:
         self._configuration = configuration
         self._out = out
         self._view = view
+        self._ranks = ranks
         self._tensorboard = tensorboard
 
     def run(self, *, force: bool = False) -> Progress:
         """Train to the end of the budget; see ``Trainer.run``."""
+        if self._ranks.rank:
+            return self._run(force)
         make_folder(self._out)
         with only_writer(self._out / "run", None):
             return self._run(force)
@@ -168,24 +175,29 @@ class Training:
     def _run(self, force: bool) -> Progress:
         run, played = self._configuration.run, self._played()
         refuse_other_run(self._out, self._configuration, force=force)
-        loaded = load_policy(self._start(played), device=run.device)
+        loaded = load_policy(self._start(played), device=self._ranks.load_device(run.device))
         if loaded.tokenizer is None:
             raise UsageError(f"{run.policy} has no tokenizer; save it beside the weights")
+        dtype = getattr(torch, run.compute_dtype) if run.compute_dtype else loaded.module.dtype
+        kernel = choose_attention(run.attention, choose_device(run.device), dtype)
+        loaded.module.set_attn_implementation(kernel)
         teacher = self._teacher(loaded.tokenizer)
-        with closing(make_analyzer(run, self._out / "analyzer")) as analyzer:
+        with closing(make_analyzer(run, self._out / self._own("analyzer"))) as analyzer:
             trainer = Trainer(
                 self._configuration,
                 loaded.module,
                 loaded.tokenizer,
                 played,
                 self._out,
+                ranks=self._ranks,
                 privileged=self._privileged(analyzer, loaded.tokenizer, played.make_env),
                 teacher=teacher,
                 on_iteration=self._view.iterated,
                 tensorboard=self._tensorboard,
             )
             # not before: a refused configuration must not stand in the way of a corrected one
-            write_json_atomic(self._out / RUN_FILE, self._record(played, teacher))
+            record = self._record(played, teacher)
+            self._ranks.once(lambda: write_json_atomic(self._out / RUN_FILE, record))
             return trainer.run(force=force)
 
     def _make_env(self, data: str = "") -> MakeEnv:
@@ -201,24 +213,28 @@ class Training:
         if self._configuration.preset != "tiny":
             raise UsageError("no policy is given; name its folder with --policy")
         folder = self._out / "start"
-        if not (folder / RENDERER_FILE).is_file():
-            lessons = self._lessons()
-            settings = StartSettings(
-                env_id=run.env,
-                prompt=run.prompt,
-                horizon=run.horizon,
-                max_new_tokens=run.max_new_tokens,
-                cloning=_LONG if lessons else CloningSettings(),
-            )
-            make_start(
-                played,
-                folder,
-                settings,
-                self._view.cloned,
-                lessons=lessons,
-                on_lesson=self._view.taught,
-            )
+        self._ranks.once(lambda: self._make_start(folder, played))
         return folder
+
+    def _make_start(self, folder: Path, played: Played) -> None:
+        if (folder / RENDERER_FILE).is_file():
+            return
+        run, lessons = self._configuration.run, self._lessons()
+        settings = StartSettings(
+            env_id=run.env,
+            prompt=run.prompt,
+            horizon=run.horizon,
+            max_new_tokens=run.max_new_tokens,
+            cloning=_LONG if lessons else CloningSettings(),
+        )
+        make_start(
+            played,
+            folder,
+            settings,
+            self._view.cloned,
+            lessons=lessons,
+            on_lesson=self._view.taught,
+        )
 
     def _lessons(self) -> list[Played]:
         """Households of other worlds for the teacher to show."""
@@ -244,7 +260,8 @@ class Training:
             return None
         if not settings.teacher_model:
             raise UsageError("opd learns from another model; name it with --set teacher_model=DIR")
-        teacher = load_policy(settings.teacher_model, device=self._configuration.run.device)
+        device = self._ranks.load_device(self._configuration.run.device)
+        teacher = load_policy(settings.teacher_model, device=device)
         check_vocabulary(tokenizer, teacher.tokenizer, settings.teacher_model)
         return teacher.module
 
@@ -263,7 +280,7 @@ class Training:
             analyzer,
             AnalyzerSettings(align_sees_outcome=outcome),
             source=source,
-            audit=self._out / "audit",
+            audit=self._out / self._own("audit"),
             seed=run.seed,
         )
         return Privileged(
@@ -276,6 +293,10 @@ class Training:
             lambda messages: chat.chat_ids(messages, tools),
         )
 
+    def _own(self, name: str) -> str:
+        """A folder's name on this rank: each asks about its own groups, and keeps the answers."""
+        return f"{name}-{self._ranks.rank}" if self._ranks.size > 1 else name
+
     def _record(self, played: Played, teacher: Any) -> dict[str, Any]:
         record = {
             "configuration": self._configuration.as_dict(),
@@ -285,6 +306,7 @@ class Training:
             "packages": package_versions(_PACKAGES),
             "git": git_state(package_folder()),
             "threads": torch.get_num_threads(),
+            "processes": self._ranks.size,
         }
         if teacher is not None:
             record["teacher"] = {"weights": weights_digest(teacher)}

@@ -7,7 +7,7 @@ reducer that is passed in.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Literal, Protocol, TypeVar
 
 import torch
@@ -31,6 +31,10 @@ class Reducer(Protocol):
         """The values of every rank, in the order of ranks."""
         ...
 
+    def most(self, count: int) -> int:
+        """The largest of the ranks' counts."""
+        ...
+
 
 class OneRank:
     """The reducer of a process that trains alone."""
@@ -42,6 +46,10 @@ class OneRank:
     def gather(self, values: Sequence[T]) -> tuple[T, ...]:
         """The values themselves."""
         return tuple(values)
+
+    def most(self, count: int) -> int:
+        """The count itself."""
+        return count
 
 
 class AllRanks:
@@ -72,6 +80,24 @@ class AllRanks:
         shares: list[tuple[T, ...]] = [()] * size
         torch.distributed.all_gather_object(shares, tuple(values), group=self.group)
         return tuple(value for share in shares for value in share)
+
+    def most(self, count: int) -> int:
+        """The largest count of the group."""
+        largest = torch.tensor(count, device=self.device)
+        torch.distributed.all_reduce(largest, torch.distributed.ReduceOp.MAX, group=self.group)
+        return int(largest)
+
+
+ALONE = OneRank()
+"""The reducer of whoever is not told of other ranks; it holds nothing."""
+
+
+def added(values: Mapping[str, float], reducer: Reducer) -> dict[str, float]:
+    """Numbers by name, added over ranks; a rank may lack a name."""
+    totals: dict[str, float] = defaultdict(float)
+    for name, value in reducer.gather(tuple(values.items())):
+        totals[name] += value
+    return dict(totals)
 
 
 def mean_and_spread(

@@ -12,6 +12,7 @@ from typing import Any
 
 from agentgym_suite.errors import UsageError
 from agentgym_suite.trainers.models import frozen_copy
+from agentgym_suite.trainers.reading import copy_weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Teacher:
     def begin(self, policy: Any) -> None:
         """Take the weights that sample in this iteration, where it follows them."""
         if self.follows:
-            self.model.load_state_dict(policy.state_dict())
+            copy_weights(policy, self.model)
 
 
 def own_teacher(policy: Any, banned_ids: tuple[int, ...], *, stays: bool) -> Teacher:

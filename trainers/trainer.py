@@ -33,9 +33,10 @@ from agentgym_suite.trainers.collector import (
 )
 from agentgym_suite.trainers.exports import generation_config, save_policy
 from agentgym_suite.trainers.logprobs import Forward
-from agentgym_suite.trainers.metrics import FINAL, MetricsLog
+from agentgym_suite.trainers.lora import LoraSettings, add_adapter, merged, save_adapter
+from agentgym_suite.trainers.metrics import FINAL, MetricsLog, NoLog
 from agentgym_suite.trainers.minibatch import minibatches, padding_share
-from agentgym_suite.trainers.models import frozen_copy, make_critic
+from agentgym_suite.trainers.models import make_critic, recompute_layers
 from agentgym_suite.trainers.outcomes import (
     Outcomes,
     forget_outcomes,
@@ -52,9 +53,12 @@ from agentgym_suite.trainers.passes import (
 from agentgym_suite.trainers.policy_rollouts import PolicyRollouts
 from agentgym_suite.trainers.privileged_rows import Privileged
 from agentgym_suite.trainers.prompt_budget import fitting_prompt
+from agentgym_suite.trainers.ranks import ONE_PROCESS, Ranks
+from agentgym_suite.trainers.references import make_reference
 from agentgym_suite.trainers.registry import make_algorithm
-from agentgym_suite.trainers.run_settings import Configuration
-from agentgym_suite.trainers.stats import OneRank, Reducer
+from agentgym_suite.trainers.rows import pad_row
+from agentgym_suite.trainers.run_settings import Configuration, RunSettings
+from agentgym_suite.trainers.stats import added
 from agentgym_suite.trainers.task_lists import Played
 from agentgym_suite.trainers.teachers import Teacher, other_teacher, own_teacher
 from agentgym_suite.trainers.update import Learner, Tally, update_critic, update_policy
@@ -64,7 +68,7 @@ OnIteration = Callable[[int, Mapping[str, float]], None]
 
 
 class Trainer:
-    """One training run in one process.
+    """One training run, in one process or as one of several.
 
     Args:
         configuration: every setting, resolved.
@@ -72,7 +76,7 @@ class Trainer:
         tokenizer: of transformers, with a chat template.
         played: environment and tasks.
         out: folder of the run.
-        reducer: sums over ranks.
+        ranks: the processes that it runs in.
         privileged: makes privileged information, for algorithms with a teacher of that kind.
         teacher: another model of the policy's vocabulary, for algorithms with a teacher of that
             kind; never trained.
@@ -80,7 +84,8 @@ class Trainer:
         tensorboard: write TensorBoard's files, too.
 
     Raises:
-        UsageError: the algorithm has a teacher, and what it teaches by is not given.
+        UsageError: the algorithm has a teacher, and what it teaches by is not given; or there are
+            more processes than tasks.
     """
 
     def __init__(
@@ -91,7 +96,7 @@ class Trainer:
         played: Played,
         out: Path,
         *,
-        reducer: Reducer | None = None,
+        ranks: Ranks = ONE_PROCESS,
         privileged: Privileged | None = None,
         teacher: Any = None,
         on_iteration: OnIteration | None = None,
@@ -104,12 +109,13 @@ class Trainer:
         )
         _check_teacher(self.algorithm, privileged, teacher)
         _refuse_unfit(self.algorithm, policy, tokenizer)
+        _check_ranks(configuration, ranks)
         self.policy, self.tokenizer, self.out = policy, tokenizer, out
         self.progress = Progress()
-        self._reducer = reducer or OneRank()
+        self._ranks, self._reducer = ranks, ranks.reducer
         self._privileged = privileged
         self._on_iteration = on_iteration
-        self._log = MetricsLog(out, tensorboard=tensorboard)
+        self._log = NoLog() if ranks.rank else MetricsLog(out, tensorboard=tensorboard)
         needs = self.algorithm.needs
         value_ids = None
         if needs.value_tokens:
@@ -117,6 +123,11 @@ class Trainer:
             value_ids = value_token_ids(len(tokenizer), head.shape[0])
             if getattr(settings, "init_value_rows", False):
                 equalise_value_rows(head, value_ids)
+        critic = make_critic(policy) if needs.critic != "none" else None
+        if run.lora_rank:
+            add_adapter(policy, _lora(run))
+            if critic is not None:
+                add_adapter(critic, _lora(run), heads=("score",))
         suppressed = tuple(policy.generation_config.suppress_tokens or ())
         banned = tuple(sorted({*suppressed, *(value_ids or ())}))
         self.teacher: Teacher | None = None
@@ -132,13 +143,15 @@ class Trainer:
             divergence=needs.divergence,
             share_prefix=run.share_prefix,
         )
-        self.reference = frozen_copy(policy) if needs.reference else None
+        self.sampled = ranks.whole(policy)
+        self._reference = make_reference(policy, ranks) if needs.reference else None
+        if self.teacher is not None and self.teacher.model is not policy:
+            self.teacher = replace(self.teacher, model=ranks.placed(self.teacher.model))
         self.learners = {"policy": self._learner(policy, settings.learning_rate)}
-        if needs.critic != "none":
-            critic = make_critic(policy)
+        if critic is not None:
             self.learners["critic"] = self._learner(critic, settings.critic_learning_rate)
         self.engine = TransformersEngine(
-            policy, tokenizer, policy_version="start", max_rows=run.concurrency
+            self.sampled, tokenizer, policy_version="start", max_rows=run.concurrency
         )
         sampling = Sampling(
             temperature=run.temperature,
@@ -159,7 +172,7 @@ class Trainer:
                 beside=run.max_new_tokens + (privileged.tokens if privileged else 0),
             ),
             needs,
-            self._reducer,
+            ranks,
         )
 
     def run(self, *, force: bool = False) -> Progress:
@@ -181,8 +194,7 @@ class Trainer:
         self._log.write(self.progress.iteration, {FINAL: 1.0, **values})
         self._tell(values)
         self._log.close()
-        self.export(self.out / "policy")
-        write_outcomes(self.out, outcomes)
+        self._ranks.once(lambda: self._finished(outcomes))
         return self.progress
 
     def _budget_left(self) -> bool:
@@ -194,13 +206,26 @@ class Trainer:
         )
 
     def export(self, folder: Path) -> None:
-        """Write the policy as evaluation and other engines load it."""
-        rows = self.policy.get_output_embeddings().weight.shape[0]
+        """Write the policy as it samples now, as evaluation and other engines load it."""
+        rows = self.sampled.get_output_embeddings().weight.shape[0]
         banned = self.forward.banned_ids
-        self.policy.generation_config = generation_config(
+        self.sampled.generation_config = generation_config(
             self.tokenizer, rows=len(self.tokenizer), banned=[i for i in banned if i < rows]
         )
-        save_policy(folder, self.policy, self.tokenizer, prompt=self.configuration.run.prompt)
+        policy = merged(self.sampled)
+        save_policy(folder, policy, self.tokenizer, prompt=self.configuration.run.prompt)
+
+    def _finished(self, outcomes: Outcomes) -> None:
+        self.export(self.out / "policy")
+        if self.configuration.run.lora_rank:
+            base = self.configuration.run.policy or str(self.out / "start")
+            save_adapter(self.sampled, self.out / "adapter", base=base)
+        write_outcomes(self.out, outcomes)
+
+    def _sync(self, version: str) -> None:
+        """Sample with the weights of now, under a name that no others had."""
+        self._ranks.gather(self.policy, self.sampled)
+        self.engine.load_weights(self.sampled.state_dict(), version)
 
     def _iteration(self) -> None:
         began, cpu = time.perf_counter(), time.process_time()
@@ -208,7 +233,7 @@ class Trainer:
         seconds: dict[str, float] = {}
         version = f"{self.configuration.digest}:{self.progress.iteration}"
         with _timed(seconds, "sync"):
-            self.engine.load_weights(self.policy.state_dict(), version)
+            self._sync(version)
             if self.teacher is not None:
                 self.teacher.begin(self.policy)
         with _timed(seconds, "rollout"):
@@ -218,18 +243,26 @@ class Trainer:
         prepared = self.algorithm.prepare(batch, self._reducer)
         with _timed(seconds, "update"):
             learned = self._learn(prepared.batch, number)
+        spent = {
+            "env_steps": float(collection.env_steps),
+            "episodes": float(len(collection.episodes + collection.filtered)),
+            "wall_s": (time.perf_counter() - began) / self._ranks.size,  # all stop by the same
+            "cpu_s": time.process_time() - cpu,
+        }
+        spent = added(spent, self._reducer)
         self.progress = replace(
             self.progress,
             iteration=number,
-            env_steps=self.progress.env_steps + collection.env_steps,
-            episodes=self.progress.episodes + len(collection.episodes + collection.filtered),
+            env_steps=self.progress.env_steps + int(spent["env_steps"]),
+            episodes=self.progress.episodes + int(spent["episodes"]),
             tasks_drawn=self.progress.tasks_drawn + collection.groups,
-            wall_s=self.progress.wall_s + time.perf_counter() - began,
-            cpu_s=self.progress.cpu_s + time.process_time() - cpu,
+            wall_s=self.progress.wall_s + spent["wall_s"],
+            cpu_s=self.progress.cpu_s + spent["cpu_s"],
         )
-        values = {**collection_metrics(collection), **told, **prepared.metrics, **learned}
+        played = collection_metrics(collection, self._reducer)
+        values = {**played, **told, **prepared.metrics, **learned}
         values |= {f"seconds/{name}": value for name, value in seconds.items()}
-        values["padding"] = padding_share(batch, run.micro_tokens)
+        values["padding"] = padding_share(batch, run.micro_tokens, self._reducer)
         if run.evaluate_every and number % run.evaluate_every == 0:
             values |= success_rates(self._evaluated(final=False))
         values |= self._standing()
@@ -245,24 +278,27 @@ class Trainer:
         stale = {row.policy_version for row in collection.rows} - {version}
         if stale:
             raise UsageError(f"rows were sampled by {min(stale)}, not {version}; collect anew")
-        tokens, needs = self.configuration.run.micro_tokens, self.algorithm.needs
+        how = (self.configuration.run.micro_tokens, self._reducer)
+        needs = self.algorithm.needs
         rows = collection.rows
         told: dict[str, float] = {}
         if needs.teacher == "privileged" and self._privileged is not None:
             rows, told = self._privileged.told(collection, number)
         elif needs.teacher == "model":
             rows = tuple(replace(row, teacher_prompt_ids=row.prompt_ids) for row in rows)
-        batch = collate(rows, reserved_ids=self.forward.value_ids or ())
-        batch = old_policy_pass(batch, self.policy, self.algorithm, self.forward, tokens)
-        if self.reference is not None:
-            batch = reference_pass(batch, self.reference, self.forward, tokens)
+        # a rank may have lost all its groups, and still reads what the others read
+        batch = collate(rows or [pad_row()], reserved_ids=self.forward.value_ids or ())
+        batch = old_policy_pass(batch, self.policy, self.algorithm, self.forward, *how)
+        if self._reference is not None:
+            with self._reference() as reference:
+                batch = reference_pass(batch, reference, self.forward, *how)
         critic = self.learners["critic"].model if needs.critic != "none" else None
         if critic is not None:
-            batch = critic_pass(batch, critic, needs.critic, tokens)
+            batch = critic_pass(batch, critic, needs.critic, *how)
         if needs.bootstrap:
-            batch = bootstrap_pass(batch, self.algorithm, self.policy, critic, self.forward, tokens)
+            batch = bootstrap_pass(batch, self.algorithm, self.policy, critic, self.forward, *how)
         if self.teacher is not None:
-            batch = teacher_pass(batch, self.teacher, self.forward, tokens)
+            batch = teacher_pass(batch, self.teacher, self.forward, *how)
         return batch, told
 
     def _learn(self, batch: StepBatch, number: int) -> dict[str, float]:
@@ -275,6 +311,7 @@ class Trainer:
                 unit=settings.minibatch_unit,
                 rows=settings.minibatch_rows,
                 chance=chance,
+                reducer=self._reducer,
             )
             for numbers in parts:
                 part = batch.select(numbers)
@@ -301,13 +338,13 @@ class Trainer:
 
     def _evaluated(self, *, final: bool) -> Outcomes:
         """What the policy wins as it is now."""
-        self.engine.load_weights(self.policy.state_dict(), f"evaluated:{self.progress.iteration}")
+        self._sync(f"evaluated:{self.progress.iteration}")
         return self.rollouts.evaluation(final=final)
 
     def _learner(self, model: Any, rate: float) -> Learner:
         run, settings = self.configuration.run, self.configuration.settings
         return Learner.make(
-            model,
+            self._ranks.placed(recompute_layers(model) if run.recompute else model),
             rate,
             warmup=run.warmup_steps,
             grad_clip=settings.grad_clip,
@@ -324,7 +361,7 @@ class Trainer:
                 force=force,
             )
         self._log.keep(self.progress.iteration)
-        forget_outcomes(self.out)
+        self._ranks.once(lambda: forget_outcomes(self.out))
 
     def _checkpoint(self) -> None:
         save_checkpoint(
@@ -333,6 +370,7 @@ class Trainer:
             self.progress,
             config_digest=self.configuration.digest,
             keep=self.configuration.run.keep_checkpoints,
+            ranks=self._ranks,
         )
 
     def _standing(self) -> dict[str, float]:
@@ -347,6 +385,25 @@ class Trainer:
     def _tell(self, values: Mapping[str, float]) -> None:
         if self._on_iteration is not None:
             self._on_iteration(self.progress.iteration, values)
+
+
+def _lora(run: RunSettings) -> LoraSettings:
+    return LoraSettings(
+        rank=run.lora_rank, alpha=run.lora_alpha, targets=run.lora_targets, seed=run.seed
+    )
+
+
+def _check_ranks(configuration: Configuration, ranks: Ranks) -> None:
+    if configuration.settings.tasks < ranks.size:
+        raise UsageError(
+            f"tasks is {configuration.settings.tasks}, and {ranks.size} processes play them; give "
+            "at least one to each"
+        )
+    if configuration.run.share_prefix and ranks.size > 1:
+        raise UsageError(
+            "share_prefix calls layers as often as prompts differ, which processes cannot do in "
+            "step; set share_prefix = false"
+        )
 
 
 def _check_teacher(algorithm: Algorithm, privileged: Privileged | None, teacher: Any) -> None:

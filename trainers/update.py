@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,8 @@ from agentgym_suite.trainers.batch import StepBatch
 from agentgym_suite.trainers.logprobs import Forward, policy_outputs
 from agentgym_suite.trainers.minibatch import microbatches
 from agentgym_suite.trainers.models import boundary_values, token_values
-from agentgym_suite.trainers.stats import Reducer
+from agentgym_suite.trainers.reading import full
+from agentgym_suite.trainers.stats import Reducer, added
 from agentgym_suite.trainers.teachers import Teacher
 
 
@@ -62,7 +63,7 @@ class Learner:
             TrainingError: it is not finite; the weights are as they were.
         """
         weights = [weight for group in self.optimizer.param_groups for weight in group["params"]]
-        norm = float(torch.nn.utils.clip_grad_norm_(weights, self.grad_clip))
+        norm = float(full(torch.nn.utils.clip_grad_norm_(weights, self.grad_clip)))
         if not math.isfinite(norm):
             self.optimizer.zero_grad(set_to_none=True)
             raise TrainingError(
@@ -91,11 +92,11 @@ class Tally:
         for name, value in metrics.items():
             self.values[name].append(value)
 
-    def ratios(self, loss: Loss) -> None:
-        """The range of one micro-batch's ratios."""
-        if loss.ratio_range is not None:
-            self.ratio_min = min(self.ratio_min, loss.ratio_range[0])
-            self.ratio_max = max(self.ratio_max, loss.ratio_range[1])
+    def ratios(self, ranges: Iterable[tuple[float, float]]) -> None:
+        """The ranges of micro-batches' ratios."""
+        for low, high in ranges:
+            self.ratio_min = min(self.ratio_min, low)
+            self.ratio_max = max(self.ratio_max, high)
 
     def summary(self) -> dict[str, float]:
         """Mean of each metric over the mini-batches."""
@@ -132,7 +133,7 @@ def update_policy(
         TrainingError: a loss or the gradient is not finite; the weights are as they were.
     """
     needs, model = algorithm.needs, learner.model
-    micros, sums = _counted(learner, minibatch, algorithm, most_tokens)
+    micros, sums = _counted(learner, minibatch, algorithm, most_tokens, reducer)
 
     def read(micro: StepBatch) -> PolicyOutputs:
         return policy_outputs(model, micro, forward, teacher=teacher)
@@ -156,7 +157,7 @@ def update_policy(
     def share(micro: StepBatch) -> Loss:
         return algorithm.loss(micro, read(micro) if only is None else only, sums)
 
-    _descend(learner, micros, share, tally, "grad/policy")
+    _descend(learner, micros, share, reducer, tally, "grad/policy")
 
 
 def update_critic(
@@ -174,7 +175,7 @@ def update_critic(
         TrainingError: a loss or the gradient is not finite; the weights are as they were.
     """
     critic = learner.model
-    micros, sums = _counted(learner, minibatch, algorithm, most_tokens)
+    micros, sums = _counted(learner, minibatch, algorithm, most_tokens, reducer)
     sums = sums.reduced(reducer)
 
     def share(micro: StepBatch) -> Loss:
@@ -184,15 +185,19 @@ def update_critic(
             values = token_values(critic, micro)
         return algorithm.critic_loss(micro, values, sums)
 
-    _descend(learner, micros, share, tally, "grad/critic")
+    _descend(learner, micros, share, reducer, tally, "grad/critic")
 
 
 def _counted(
-    learner: Learner, minibatch: StepBatch, algorithm: Algorithm, most_tokens: int
+    learner: Learner,
+    minibatch: StepBatch,
+    algorithm: Algorithm,
+    most_tokens: int,
+    reducer: Reducer,
 ) -> tuple[list[StepBatch], Sums]:
     """The micro-batches where the network is, and what they count together on this rank."""
     device, dtype = learner.model.device, _loss_dtype(learner.model)
-    micros = [micro.to(device, dtype) for micro in microbatches(minibatch, most_tokens)]
+    micros = [micro.to(device, dtype) for micro in microbatches(minibatch, most_tokens, reducer)]
     return micros, sum((algorithm.count(micro) for micro in micros), Sums())
 
 
@@ -200,10 +205,12 @@ def _descend(
     learner: Learner,
     micros: Sequence[StepBatch],
     share: Callable[[StepBatch], Loss],
+    reducer: Reducer,
     tally: Tally,
     norm_name: str,
 ) -> None:
     metrics: dict[str, float] = defaultdict(float)
+    ranges: list[tuple[float, float]] = []
     for micro in micros:
         loss = share(micro)
         if not math.isfinite(float(loss.total.detach())):
@@ -215,21 +222,23 @@ def _descend(
                 "unchanged: lower the learning rate, or go on from an earlier checkpoint"
             )
         loss.total.backward()
-        tally.ratios(loss)
+        if loss.ratio_range is not None:
+            ranges.append(loss.ratio_range)
         for name, value in loss.metrics.items():
             metrics[name] += value
-    metrics[norm_name] = learner.step()
-    tally.add(metrics)
+    norm = learner.step()
+    tally.ratios(reducer.gather(ranges))
+    tally.add(added(metrics, reducer) | {norm_name: norm})
 
 
 def _gradient_norm(learner: Learner) -> float:
     gradients = [
-        weight.grad.norm()
+        weight.grad
         for group in learner.optimizer.param_groups
         for weight in group["params"]
         if weight.grad is not None
     ]
-    return float(torch.stack(gradients).norm()) if gradients else 0.0
+    return float(full(torch.nn.utils.get_total_norm(gradients)))
 
 
 def _loss_dtype(model: Any) -> torch.dtype:

@@ -1,0 +1,156 @@
+"""LoRA through peft: few weights are trained beside those of the policy, which stay as they were.
+
+Source: arXiv 2106.09685. A linear layer W gets (alpha / rank)·B·A added; B starts at 0, so that
+a policy starts as its base. With the adapter off it is the base again: the reference costs no
+second copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM
+
+from agentgym_suite.errors import MissingExtra, UsageError
+
+NAME = "default"
+"""What peft calls the one adapter of a network."""
+ALL_LINEAR = "all-linear"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoraSettings:
+    """What an adapter is made of.
+
+    Attributes:
+        rank: of A and B.
+        alpha: the adapter weighs alpha / rank.
+        targets: names of linear layers with commas between, or ``all-linear``: all but the head.
+        seed: of A.
+    """
+
+    rank: int
+    alpha: float
+    targets: str = ALL_LINEAR
+    seed: int = 0
+
+
+def add_adapter(model: Any, settings: LoraSettings, *, heads: tuple[str, ...] = ()) -> Any:
+    """Freeze a network and put an adapter beside its layers, in place.
+
+    Args:
+        model: of transformers.
+        settings: of the adapter.
+        heads: modules of the network that are trained themselves.
+
+    Raises:
+        MissingExtra: peft is not installed.
+        UsageError: the network has no layer of these names.
+    """
+    try:
+        from peft import LoraConfig, inject_adapter_in_model
+    except ImportError as error:
+        raise MissingExtra("train", "LoRA") from error
+    names = settings.targets if settings.targets == ALL_LINEAR else settings.targets.split(",")
+    config = LoraConfig(
+        r=settings.rank,
+        lora_alpha=settings.alpha,
+        target_modules=names,
+        exclude_modules=list(heads) or None,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(settings.seed)
+        try:
+            inject_adapter_in_model(config, model, NAME)
+        except ValueError as error:
+            raise UsageError(
+                f"lora_targets is {settings.targets!r}, which {type(model).__name__} has no layers "
+                f"of; use {ALL_LINEAR}, or names of its linear layers"
+            ) from error
+    for head in heads:
+        model.get_submodule(head).requires_grad_(True)
+    return model
+
+
+@contextmanager
+def adapter_off(model: Any) -> Iterator[Any]:
+    """The network without its adapter, while the block runs."""
+    layers = list(_tuned(model).values())
+    for layer in layers:
+        layer.enable_adapters(False)
+    try:
+        yield model
+    finally:
+        for layer in layers:
+            layer.enable_adapters(True)
+
+
+def merged_weights(model: Any) -> dict[str, Tensor]:
+    """The weights of a network of the same architecture without adapter, that computes the same.
+
+    Args:
+        model: with or without an adapter; it stays as it is.
+    """
+    tuned = _tuned(model)
+    found = {}
+    for name, tensor in model.state_dict().items():
+        layer, _, kind = name.rpartition(".base_layer.")
+        if layer in tuned:
+            delta = tuned[layer].get_delta_weight(NAME) if kind == "weight" else 0.0
+            found[f"{layer}.{kind}"] = tensor + delta
+        elif not any(name.startswith(f"{place}.") for place in tuned):
+            found[name] = tensor
+    return found
+
+
+def merged(model: Any) -> Any:
+    """A policy that others can load: the model itself, or one on the host with its adapter added.
+
+    Args:
+        model: a causal model whose weights are whole.
+    """
+    if not _tuned(model):
+        return model
+    plain = AutoModelForCausalLM.from_config(model.config, dtype=model.dtype)
+    plain.load_state_dict(merged_weights(model))
+    plain.generation_config = model.generation_config
+    return plain.eval()
+
+
+def save_adapter(model: Any, folder: Path, *, base: str) -> None:
+    """Write the adapter alone, as ``peft.PeftModel.from_pretrained`` loads it over its base.
+
+    Args:
+        model: with an adapter, whose weights are whole.
+        folder: made if it is not there.
+        base: where the weights lie that it belongs to.
+    """
+    from peft import get_peft_model_state_dict
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    config = model.peft_config[NAME]
+    config.base_model_name_or_path, config.task_type = base, "CAUSAL_LM"
+    config.save_pretrained(str(folder))
+    found = get_peft_model_state_dict(model, adapter_name=NAME, save_embedding_layers=False)
+    weights = {
+        f"base_model.model.{name}": tensor.detach().cpu().contiguous()
+        for name, tensor in found.items()
+    }
+    save_file(weights, folder / "adapter_model.safetensors", metadata={"format": "pt"})
+
+
+def has_adapter(model: Any) -> bool:
+    """Whether an adapter lies beside the network's layers."""
+    return bool(_tuned(model))
+
+
+def _tuned(model: Any) -> dict[str, Any]:
+    """The layers that have an adapter, by name."""
+    return {name: part for name, part in model.named_modules() if hasattr(part, "get_delta_weight")}
