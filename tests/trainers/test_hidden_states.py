@@ -85,3 +85,15 @@ def test_v_does_not_see_the_response_and_q_does(trunk: Any) -> None:
     assert torch.equal(one[0], other[0])
     assert not torch.allclose(one[2], other[2], atol=1e-6)
     torch.testing.assert_close(longer[0, :3], one, rtol=0, atol=1e-12)
+
+
+def test_rows_one_behind_the_other_have_the_states_of_padded_ones(trunk: Any) -> None:
+    prompts = [(5, 6, 7), (8,), (9, 10, 11, 12, 13), (5, 6)]
+    responses = [(14, 15), (), (16,), (17, 18, 19, 20)]
+    padded = boundary_states(trunk, prompts, responses)
+    packed = boundary_states(trunk, prompts, responses, packed=True)
+    for number, response in enumerate(responses):
+        seen = slice(0, len(response) + 1)
+        torch.testing.assert_close(packed[number, seen], padded[number, seen], rtol=1e-6, atol=1e-6)
+    alone = boundary_states(trunk, prompts[2:3], responses[2:3], packed=True)
+    torch.testing.assert_close(alone[0], packed[2, :2], rtol=1e-6, atol=1e-6)
