@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+from rich.table import Table
 
 from agentgym_suite.arguments import settings
-from agentgym_suite.errors import MissingExtra
+from agentgym_suite.console import console
+from agentgym_suite.errors import MissingExtra, UsageError
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -43,7 +48,13 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.add_argument("--threads", metavar="N", type=int, help="processor threads of torch")
     parser.add_argument("--tensorboard", action="store_true", help="write TensorBoard files, too")
     parser.add_argument("--force", action="store_true", help="go on with another configuration")
-    parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="folder of the run")
+    parser.add_argument("--out", metavar="DIR", type=Path, help="folder of the run")
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="train nothing, tell what memory and time it would take; --set states device, "
+        "processes, mean_steps, mean_prompt, mean_reply and other assumptions, too",
+    )
     parser.set_defaults(run=_train)
 
 
@@ -65,6 +76,10 @@ def _train(args: argparse.Namespace) -> int:
         "budget_steps": args.budget_steps,
     }
     given |= {name: value for name, value in named.items() if value is not None}
+    if args.dry_run:
+        return _estimate(args, given)
+    if args.out is None:
+        raise UsageError("no folder is given for the run; name it with --out")
     configuration = resolve(args.algorithm, args.preset, args.config, given)
     if args.threads is not None:
         bound_threads(args.threads)
@@ -79,4 +94,19 @@ def _train(args: argparse.Namespace) -> int:
             configuration, args.out, view, ranks=ranks, tensorboard=args.tensorboard
         )
         training.run(force=args.force)
+    return 0
+
+
+def _estimate(args: argparse.Namespace, given: Mapping[str, Any]) -> int:
+    from agentgym_suite.trainers.dry_run import estimate, lines, split_assumptions
+    from agentgym_suite.trainers.run_settings import resolve
+
+    assumed, given = split_assumptions(given)
+    found = estimate(resolve(args.algorithm, args.preset, args.config, given), assumed)
+    table = Table(title=found.title, title_justify="left", show_header=False, box=None)
+    for column in ("", "", ""):
+        table.add_column(column, justify="right" if len(table.columns) == 1 else "left")
+    for line in lines(found):
+        table.add_row(*line)
+    console(highlight=False).print(table)
     return 0

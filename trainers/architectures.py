@@ -1,0 +1,169 @@
+"""The sizes of decoder-only models, and how many weights follow from them.
+
+Known are the models of published comparisons, and every folder whose ``config.json`` is of the
+same family: Qwen2's and Qwen3's blocks of attention and gated feed-forward.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agentgym_suite.errors import UsageError
+
+_KNOWN = Path(__file__).parent / "architectures.toml"
+_FAMILIES = ("qwen2", "qwen3")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Architecture:
+    """A decoder-only model.
+
+    Attributes:
+        name: how the model is called.
+        hidden: width of the residual stream.
+        layers: decoder layers.
+        heads: attention heads.
+        kv_heads: key-value heads.
+        head_width: width of one head.
+        mlp: width inside a feed-forward block.
+        vocabulary: rows of the embeddings.
+        tied: the head is the embeddings.
+        query_key_norm: queries and keys are normalised, head by head.
+        query_key_value_bias: the layers that make them have a bias.
+    """
+
+    name: str
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_width: int
+    mlp: int
+    vocabulary: int
+    tied: bool = False
+    query_key_norm: bool = False
+    query_key_value_bias: bool = False
+
+    @property
+    def query_width(self) -> int:
+        """Of all heads together."""
+        return self.heads * self.head_width
+
+    @property
+    def key_width(self) -> int:
+        """Of all key-value heads together."""
+        return self.kv_heads * self.head_width
+
+    @property
+    def linear_shapes(self) -> tuple[tuple[int, int], ...]:
+        """(in, out) of a layer's linear maps: query, key, value, output, gate, up, down."""
+        hidden, query, key = self.hidden, self.query_width, self.key_width
+        attention = ((hidden, query), (hidden, key), (hidden, key), (query, hidden))
+        return (*attention, (hidden, self.mlp), (hidden, self.mlp), (self.mlp, hidden))
+
+    @property
+    def layer_matrices(self) -> int:
+        """Weights of a layer that tokens are multiplied with."""
+        return sum(wide * narrow for wide, narrow in self.linear_shapes)
+
+    @property
+    def layer_parameters(self) -> int:
+        """Weights of a layer."""
+        norms = 2 * self.hidden + (2 * self.head_width if self.query_key_norm else 0)
+        bias = self.query_width + 2 * self.key_width if self.query_key_value_bias else 0
+        return self.layer_matrices + norms + bias
+
+    @property
+    def embedding(self) -> int:
+        """Weights of the embeddings, and as many of a head that is not tied."""
+        return self.vocabulary * self.hidden
+
+    @property
+    def trunk_parameters(self) -> int:
+        """Weights of all but the head: embeddings, layers and the last norm."""
+        return self.embedding + self.layers * self.layer_parameters + self.hidden
+
+    @property
+    def parameters(self) -> int:
+        """Weights of the model."""
+        return self.trunk_parameters + (0 if self.tied else self.embedding)
+
+    @property
+    def critic_parameters(self) -> int:
+        """Weights of a value network on the same trunk: one output with a bias."""
+        return self.trunk_parameters + self.hidden + 1
+
+    def adapter_parameters(self, rank: int) -> int:
+        """Weights of a LoRA adapter beside every linear map of every layer."""
+        return self.layers * rank * sum(wide + narrow for wide, narrow in self.linear_shapes)
+
+    @property
+    def cached_numbers(self) -> int:
+        """Numbers that the keys and values of one token are."""
+        return 2 * self.layers * self.key_width
+
+
+def known_architectures() -> dict[str, Architecture]:
+    """The models of published comparisons by name.
+
+    Raises:
+        UsageError: the table of sizes contradicts its sums.
+    """
+    found = {}
+    for name, row in tomllib.loads(_KNOWN.read_text("utf-8")).items():
+        stated = row.pop("parameters")
+        found[name] = Architecture(name=name, **row)
+        if found[name].parameters != stated:
+            raise UsageError(
+                f"{_KNOWN.name} gives {name} {stated:,} weights, its sizes give "
+                f"{found[name].parameters:,}; correct the row"
+            )
+    return found
+
+
+def architecture(model: str) -> Architecture:
+    """The sizes of a model, by its name or its folder.
+
+    Args:
+        model: a folder with a ``config.json``, a name such as ``Qwen/Qwen3-1.7B``, or its last
+            part in any case.
+
+    Raises:
+        UsageError: the model is not known, or of another family.
+    """
+    file = Path(model) / "config.json"
+    if file.is_file():
+        return _of_config(model, json.loads(file.read_text("utf-8")))
+    known = known_architectures()
+    for name, found in known.items():
+        if model.lower() in (name.lower(), name.lower().rpartition("/")[2]):
+            return found
+    raise UsageError(f"the model {model!r} is not known; give its folder, or one of {list(known)}")
+
+
+def _of_config(name: str, config: Mapping[str, Any]) -> Architecture:
+    family = config.get("model_type")
+    if family not in _FAMILIES:
+        raise UsageError(
+            f"{name} is a {family} model, whose weights are not counted here; use one of the "
+            f"families {', '.join(_FAMILIES)}"
+        )
+    heads = config["num_attention_heads"]
+    return Architecture(
+        name=name,
+        hidden=config["hidden_size"],
+        layers=config["num_hidden_layers"],
+        heads=heads,
+        kv_heads=config.get("num_key_value_heads") or heads,
+        head_width=config.get("head_dim") or config["hidden_size"] // heads,
+        mlp=config["intermediate_size"],
+        vocabulary=config["vocab_size"],
+        tied=bool(config.get("tie_word_embeddings", False)),
+        query_key_norm=family == "qwen3",
+        query_key_value_bias=family == "qwen2",
+    )
