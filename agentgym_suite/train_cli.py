@@ -103,10 +103,12 @@ def _estimate(args: argparse.Namespace, given: Mapping[str, Any]) -> int:
 
     assumed, given = split_assumptions(given)
     found = estimate(resolve(args.algorithm, args.preset, args.config, given), assumed)
-    table = Table(title=found.title, title_justify="left", show_header=False, box=None)
-    for column in ("", "", ""):
-        table.add_column(column, justify="right" if len(table.columns) == 1 else "left")
+    table = Table(show_header=False, box=None)
+    for justify in ("left", "right", "left"):
+        table.add_column(justify=justify, no_wrap=True)  # type: ignore[arg-type]
     for line in lines(found):
         table.add_row(*line)
-    console(highlight=False).print(table)
+    out = console(highlight=False)
+    out.print(found.title, soft_wrap=True)
+    out.print(table)
     return 0

@@ -201,19 +201,25 @@ def _policy(configuration: Configuration) -> Architecture:
 
 
 def lines(found: Estimate) -> Iterator[tuple[str, str, str]]:
-    """What is told of an estimate: a heading or part, its number, and its share or a remark."""
-    plan, kept = found.plan, found.memory
+    """What is told of an estimate: a heading or part, its number, and when or of what it is."""
+    plan, kept, device = found.plan, found.memory, found.device
     yield "weights of the policy", f"{plan.policy.parameters:,}", ""
-    yield "rows of an iteration", f"{plan.trajectories * plan.steps:,.0f}", _rows(plan)
+    yield "rows of an iteration", f"{plan.trajectories * plan.steps:,.0f}", ""
+    yield (
+        "tokens of a row",
+        f"{plan.prompt + plan.reply:,.0f}",
+        f"{plan.reply:,.0f} of them sampled",
+    )
     yield "optimizer steps of an iteration", f"{plan.optimizer_steps:,}", ""
+    yield "rows of a micro-batch", f"{plan.micro_rows:,}", ""
     yield "memory of a process", "", ""
     for name, size in kept.lasting.items():
-        yield f"  {name}", f"{size / 1e9:.2f} GB", "all the time"
+        yield f"  {name}", size_of(size), "all the time"
     for phase, parts in kept.phases.items():
         for name, size in parts.items():
-            yield f"  {name}", f"{size / 1e9:.2f} GB", phase
-    share = f"{kept.peak / found.device.memory:.0%} of the device" if found.device.memory else ""
-    yield "peak", f"{kept.peak / 1e9:.2f} GB", f"in the {kept.largest}; {share}".rstrip("; ")
+            yield f"  {name}", size_of(size), phase
+    share = f", {kept.peak / device.memory:.0%} of the device" if device.memory else ""
+    yield "  peak", size_of(kept.peak), f"{kept.largest}{share}"
     yield "operations of a process", f"{found.operations.total:.2e}", ""
     if found.durations is None:
         yield "seconds of an iteration", "", "give device_operations and device_bandwidth"
@@ -221,7 +227,12 @@ def lines(found: Estimate) -> Iterator[tuple[str, str, str]]:
     yield "seconds of an iteration", "", "without environments"
     for item in fields(found.durations):
         yield f"  {_PHASES[item.name]}", f"{getattr(found.durations, item.name):.1f} s", ""
-    yield "together", f"{found.durations.total:.1f} s", ""
+    yield "  together", f"{found.durations.total:.1f} s", ""
+
+
+def size_of(count: float) -> str:
+    """Bytes as they are read."""
+    return f"{count / 1e9:,.2f} GB" if count >= 1e9 else f"{count / 1e6:,.1f} MB"
 
 
 _PHASES = {
@@ -231,7 +242,3 @@ _PHASES = {
     "policy": "update of the policy",
     "critic": "update of the critic",
 }
-
-
-def _rows(plan: Plan) -> str:
-    return f"{plan.prompt:,.0f} + {plan.reply:,.0f} tokens each, at most {plan.micro_rows} at once"

@@ -162,8 +162,10 @@ def _step(plan: Plan) -> dict[str, float]:
 def _gradients(plan: Plan) -> float:
     """Policy and critic learn one after the other."""
     model = plan.policy
-    most = model.parameters if plan.needs.critic == "none" else max(
-        model.parameters, model.critic_parameters
+    most = (
+        model.parameters
+        if plan.needs.critic == "none"
+        else max(model.parameters, model.critic_parameters)
     )
     return plan.kept_number * _trained(plan, most)
 
