@@ -134,6 +134,13 @@ benchmark-update: $(VENVS)/train/ready ## one training pass at a vocabulary of 1
 official-suites: $(VENVS)/test/ready ## the four official ALFWorld suites, oracle and random
 	@$(VENVS)/test/bin/python benchmarks/official_suites.py --report benchmarks/official_suites.json
 
+.PHONY: benchmark-dry-run benchmark-gpu
+benchmark-dry-run: $(VENVS)/train/ready ## the dry run's memory beside the peak of a training on this processor
+	@$(VENVS)/train/bin/python benchmarks/dry_run.py
+
+benchmark-gpu: $(VENVS)/train/ready ## rollout, update and iterations on a card, in eight minutes; on a processor at a small shape
+	@$(VENVS)/train/bin/python benchmarks/gpu.py
+
 test-ray: $(VENVS)/ray/ready ## episodes over a Ray of this machine, workers killed in the middle
 	@$(VENVS)/ray/bin/python -m pytest tests/test_ray_env.py tests/test_ray_pool.py tests/evaluation/test_ray_runner.py
 

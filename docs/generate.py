@@ -26,8 +26,10 @@ from agentgym_suite.evaluation.published_schemas import published_schemas
 from agentgym_suite.importers import IMPORTERS
 from agentgym_suite.registry import ENVIRONMENTS
 from agentgym_suite.trainers.config import AlgorithmConfig
+from agentgym_suite.trainers.devices import known_devices
+from agentgym_suite.trainers.dry_run import Assumptions, estimate
 from agentgym_suite.trainers.registry import ALGORITHMS, AlgoSpec
-from agentgym_suite.trainers.run_settings import RunSettings
+from agentgym_suite.trainers.run_settings import CONFIGS, RunSettings, resolve
 
 DOCS = Path(__file__).parent
 REFERENCE = "## Reference\n"
@@ -45,6 +47,9 @@ def pages() -> dict[Path, str]:
     page = DOCS / "algorithms.md"
     guide, _, _ = page.read_text(encoding="utf-8").partition(REFERENCE)
     written[page] = guide + algorithms()
+    page = DOCS / "training-at-scale.md"
+    guide, _, _ = page.read_text(encoding="utf-8").partition(REFERENCE)
+    written[page] = guide + scale()
     return written
 
 
@@ -103,6 +108,84 @@ def default(setting: Field[Any]) -> Any:
 def shown(value: Any) -> str:
     """A value as it is written in a settings file."""
     return "none" if value in ("", {}) else f"`{value}`"
+
+
+PUBLISHED = (
+    ("capo", "capo", ("Qwen/Qwen3-1.7B", "Qwen/Qwen3-4B-Instruct-2507")),
+    ("sapo_ar", "sapo", ("Qwen/Qwen2.5-1.5B-Instruct", "Qwen/Qwen2.5-7B-Instruct")),
+    (
+        "taspo",
+        "taspo",
+        ("Qwen/Qwen2.5-3B-Instruct", "Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen3-1.7B"),
+    ),
+)
+CARDS = 8
+
+
+def scale() -> str:
+    """What a dry run assumes, and what it says of every published setting."""
+    origin = f"{REFERENCE}\n<!-- made by `make docs` from the settings of published comparisons -->"
+    settings = ["### Assumptions\n", "| `--set` | default | |", "|---|---|---|"]
+    settings += [
+        f"| `{f.name}` | {shown(f.default)} | {f.metadata['help']} |" for f in fields(Assumptions)
+    ]
+    devices = ["### Devices\n", "| name | | Tflop/s | TB/s | GB | source |", "|---" * 6 + "|"]
+    for name, found in known_devices().items():
+        rates = (found.operations / 1e12, found.bandwidth / 1e12, found.memory / 1e9)
+        numbers = [f"{rate:g}" if rate else "" for rate in rates]
+        devices.append(f"| {' | '.join((f'`{name}`', found.name, *numbers, found.source))} |")
+    table = [f"### Published settings on {CARDS} H100\n", f"| {' | '.join(_COLUMNS)} |"]
+    table.append("|---" * len(_COLUMNS) + "|")
+    commands = []
+    for algorithm, paper, models in PUBLISHED:
+        for file in sorted(CONFIGS.glob(f"{paper}-*.toml")):
+            for model in models:
+                table.append(f"| {' | '.join(estimated(algorithm, file.stem, model))} |")
+                commands.append(launch(algorithm, file.stem, model))
+    parts = (settings, devices, table, ["### Commands\n", "```sh", *commands, "```"])
+    return "\n\n".join([origin, *("\n".join(part) for part in parts)]) + "\n"
+
+
+_COLUMNS = (
+    "settings",
+    "policy",
+    "what lasts",
+    "rollout",
+    "backward",
+    "peak, GB",
+    "rows",
+    "rollout, s",
+    "passes, s",
+    "updates, s",
+)
+
+
+def estimated(algorithm: str, config: str, model: str) -> list[str]:
+    """One row: memory of a process in GB, and seconds of an iteration, all at the bounds."""
+    run = resolve(algorithm, "paper", Path(config), {"policy": model})
+    found = estimate(run, Assumptions(device="h100", processes=CARDS))
+    assert found.durations is not None
+    lasting = sum(found.memory.lasting.values())
+    phases = {name: sum(parts.values()) for name, parts in found.memory.phases.items()}
+    bytes_ = (lasting, phases["rollout"], phases["backward"], found.memory.peak)
+    spent = found.durations
+    seconds = (spent.prompts + spent.tokens, spent.passes, spent.policy + spent.critic)
+    return [
+        f"`{config}`",
+        model.partition("/")[2],
+        *(f"{size / 1e9:.1f}" for size in bytes_),
+        f"{found.plan.trajectories * found.plan.steps:,.0f}",
+        *(f"{duration:,.0f}" for duration in seconds),
+    ]
+
+
+def launch(algorithm: str, config: str, model: str) -> str:
+    """The command that trains one setting on the devices of one machine."""
+    out = f"runs/{config}-{model.partition('/')[2].lower()}"
+    return (
+        f"torchrun --nproc-per-node {CARDS} -m agentgym_suite train {algorithm} --config {config} "
+        f"--policy {model} --out {out}"
+    )
 
 
 def command_line() -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 from agentgym_suite.arguments import check_count, check_number
 from agentgym_suite.errors import UsageError
+from agentgym_suite.trainers.algorithm import Needs
 from agentgym_suite.trainers.architectures import Architecture, architecture
 from agentgym_suite.trainers.config import setting
 from agentgym_suite.trainers.devices import HOST, Device, device
@@ -145,32 +146,31 @@ def plan_of(configuration: Configuration, assumed: Assumptions) -> Plan:
     """
     run, settings = configuration.run, configuration.settings
     algorithm = make_algorithm(configuration.algorithm, configuration.preset, **vars(settings))
-    # settings that a run may not have
-    compute_dtype = getattr(run, "compute_dtype", "")
-    longest = getattr(run, "prompt_tokens", 0) or assumed.longest_prompt
-    sharded = assumed.processes > 1 or bool(compute_dtype)
+    needs = algorithm.needs
+    longest = run.prompt_tokens or assumed.longest_prompt
+    sharded = assumed.processes > 1 or bool(run.compute_dtype)
     host = assumed.device.lower() == HOST
-    narrow = compute_dtype == "bfloat16" or not (sharded or host)
-    teacher = getattr(settings, "teacher", "") if algorithm.needs.teacher == "model" else ""
+    narrow = run.compute_dtype == "bfloat16" or not (sharded or host)
     horizon = run.horizon or _HORIZONS.get(run.env, 0)
     if not (assumed.mean_steps or horizon):
         raise UsageError(f"the horizon of {run.env} is not known; give --set horizon=N")
+    policy = _policy(configuration)
     return Plan(
-        policy=_policy(configuration),
-        teacher=architecture(teacher) if teacher else None,
-        needs=algorithm.needs,
+        policy=policy,
+        teacher=_teacher(configuration, needs, policy),
+        needs=needs,
         processes=assumed.processes,
         sharded=sharded,
         number=2 if narrow else 4,
-        recompute=getattr(run, "recompute", False),
-        adapter_rank=getattr(run, "lora_rank", 0),
+        recompute=run.recompute,
+        adapter_rank=run.lora_rank,
         trajectories=settings.tasks * settings.rollouts,
         steps=assumed.mean_steps or horizon,
         prompt=assumed.mean_prompt or longest,
         reply=assumed.mean_reply or run.max_new_tokens,
         longest_prompt=longest,
         longest_reply=run.max_new_tokens,
-        hint=getattr(settings, "pi_tokens", 0) if algorithm.needs.teacher == "privileged" else 0,
+        hint=getattr(settings, "pi_tokens", 0) if needs.teacher == "privileged" else 0,
         in_flight=run.concurrency,
         minibatch_rows=settings.minibatch_rows,
         epochs=settings.epochs,
@@ -178,6 +178,18 @@ def plan_of(configuration: Configuration, assumed: Assumptions) -> Plan:
         most_logits=Forward().most_logits,
         host=host,
     )
+
+
+def _teacher(
+    configuration: Configuration, needs: Needs, policy: Architecture
+) -> Architecture | None:
+    """A model that lies beside the policy: another one, or the weights that sampled."""
+    if needs.teacher == "model":
+        name = getattr(configuration.settings, "teacher_model", "")
+        if not name:
+            raise UsageError("the teacher is another model; name it with --set teacher_model=NAME")
+        return architecture(name)
+    return policy if needs.divergence != "none" else None
 
 
 def _policy(configuration: Configuration) -> Architecture:

@@ -110,7 +110,7 @@ def _lasting(plan: Plan) -> dict[str, float]:
         parts["critic"] = kept * _whole(plan, model.critic_parameters) / plan.processes
         parts["optimizer of the critic"] = kept * MOMENTS * _trained(plan, model.critic_parameters)
     if plan.teacher is not None:
-        parts["teacher"] = plan.number * plan.teacher.parameters
+        parts["teacher"] = kept * plan.teacher.parameters / plan.processes
     return parts
 
 
