@@ -22,7 +22,7 @@ from typing import Any
 
 from agentgym_suite.trainers.dry_run import Assumptions, plan_of
 from agentgym_suite.trainers.memory import memory
-from agentgym_suite.trainers.run_settings import Configuration, RunSettings, resolve
+from agentgym_suite.trainers.run_settings import Configuration, resolve
 from agentgym_suite.trainers.tiny_policy import TinyShape
 
 SHAPE = TinyShape(hidden=1024, layers=4, mlp=3072, heads=16, kv_heads=8, head_width=64)
@@ -32,7 +32,7 @@ COMMON = {
     "unseen_split": "",
     "most_admissible": 15,
     "horizon": 4,
-    "start_households": 0,
+    "start_worlds": 0,
     "evaluate_every": 0,
     "budget_steps": 1,
     "concurrency": 8,
@@ -46,9 +46,9 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "CAPO: critic and reference": ("capo", {}),
     "SAPO: reference": ("sapo_ar", {"kl_coef": 0.01}),
     "GRPO: the policy alone": ("grpo", {"kl_coef": 0.0}),
+    "CAPO, layers computed again": ("capo", {"recompute": True}),
+    "GRPO, an adapter of rank 8": ("grpo", {"lora_rank": 8, "kl_coef": 0.01}),
 }
-if "recompute" in RunSettings.__dataclass_fields__:
-    CASES["CAPO, layers computed again"] = ("capo", {"recompute": True})
 
 
 def configuration(case: str) -> Configuration:
@@ -147,7 +147,7 @@ def main() -> int:
     print("|---|---|---|---|")
     for case in args.case or CASES:
         command = [sys.executable, __file__, "--measure", case]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
         found = json.loads(done.stdout.splitlines()[-1])
         measured = found["peak"] - found["before"]
         ratio = estimated(case, found) / measured

@@ -43,7 +43,7 @@ def rollout(machine: Machine, work: Work) -> Found:
         for prompt, reply in list(zip(prompts, replies, strict=True))[:4]:
             states = boundary_states(model.base_model, [prompt], [reply.ids])[0, :-1]
             ids = torch.tensor(reply.ids, device=machine.device)
-            scores, _ = token_scores(states, model.get_output_embeddings(), ids, forward)
+            scores = token_scores(states, model.get_output_embeddings(), ids, forward).logprobs
             told = torch.tensor(reply.logprobs, device=machine.device)
             apart.append(float((scores - told).abs().max()))
     peak, source = machine.peak_operations()
@@ -151,7 +151,7 @@ def _response_pass(model: Any, prompts: Rows, answers: Rows, work: Work, **how: 
         states = boundary_states(trunk, [prompts[number] for number in numbers], chosen, **how)
         flat = torch.cat([states[n, : len(answer)] for n, answer in enumerate(chosen)])
         ids = torch.tensor([token for answer in chosen for token in answer], device=model.device)
-        scores, _ = token_scores(flat, model.get_output_embeddings(), ids, Forward())
+        scores = token_scores(flat, model.get_output_embeddings(), ids, Forward()).logprobs
         loss = -scores.sum() / sampled
         loss.backward()
         total += float(loss.detach())
