@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rich.console import JustifyMethod
 from rich.table import Table
 
 from agentgym_suite.arguments import settings
@@ -104,8 +105,9 @@ def _estimate(args: argparse.Namespace, given: Mapping[str, Any]) -> int:
     assumed, given = split_assumptions(given)
     found = estimate(resolve(args.algorithm, args.preset, args.config, given), assumed)
     table = Table(show_header=False, box=None)
-    for justify in ("left", "right", "left"):
-        table.add_column(justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    sides: tuple[JustifyMethod, ...] = ("left", "right", "left")
+    for side in sides:
+        table.add_column(justify=side, no_wrap=True)
     for line in lines(found):
         table.add_row(*line)
     out = console(highlight=False)
