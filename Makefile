@@ -144,6 +144,9 @@ benchmark-gpu: $(VENVS)/train/ready ## rollout, update and iterations on a card,
 test-ray: $(VENVS)/ray/ready ## episodes over a Ray of this machine, workers killed in the middle
 	@$(VENVS)/ray/bin/python -m pytest tests/test_ray_env.py tests/test_ray_pool.py tests/evaluation/test_ray_runner.py
 
+two-processes: $(VENVS)/test/ready ## every algorithm in two processes beside one: equal weights, metrics and checkpoints
+	@ALL_ALGORITHMS=1 $(VENVS)/test/bin/python -m pytest tests/trainers/test_fsdp.py
+
 walkthroughs: $(VENVS)/test/ready ## every stored walkthrough of the 4,027 official games
 	@ALFWORLD_ALL_GAMES=1 $(VENVS)/test/bin/python -m pytest tests/alfworld/test_official_walkthroughs.py
 
