@@ -97,8 +97,8 @@ def save_checkpoint(
         ranks.once(lambda: _begin(partial))
         with _quiet():
             dcp.save(_states(learners), checkpoint_id=partial / "tensors", no_dist=_alone())
-        ranks.once(lambda: _finish(partial, manifest))
-    ranks.once(lambda: _publish(partial, place, keep))
+        ranks.once(lambda: _finish(partial, place, manifest))
+    ranks.once(lambda: _remove_old(folder, keep))
     return place
 
 
@@ -109,20 +109,20 @@ def _begin(partial: Path) -> None:
     partial.mkdir()
 
 
-def _finish(partial: Path, manifest: dict[str, Any]) -> None:
+def _finish(partial: Path, place: Path, manifest: dict[str, Any]) -> None:
     names = _files(partial)
     found = digest_files(partial, names, "digest", None)
     digests = {name: found[name].sha256 for name in names}
     write_json_atomic(partial / _MANIFEST, {**manifest, "files": digests})
     sync_folder(partial)
-
-
-def _publish(partial: Path, place: Path, keep: int) -> None:
     if place.exists():
         shutil.rmtree(place)
     partial.rename(place)
     sync_folder(place.parent)
-    for old in checkpoints(place.parent)[: -max(1, keep)]:
+
+
+def _remove_old(folder: Path, keep: int) -> None:
+    for old in checkpoints(folder)[: -max(1, keep)]:
         shutil.rmtree(old)
 
 
@@ -130,7 +130,8 @@ def checkpoints(folder: Path) -> list[Path]:
     """The finished checkpoints of a run, oldest first."""
     if not folder.is_dir():
         return []
-    return sorted(path.parent for path in folder.glob(f"[0-9]*/{_MANIFEST}"))
+    places = (path.parent for path in folder.glob(f"*/{_MANIFEST}"))
+    return sorted(place for place in places if place.name.isdecimal())  # a partial one has a suffix
 
 
 def load_checkpoint(
