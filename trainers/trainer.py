@@ -27,10 +27,7 @@ from agentgym_suite.trainers.checkpoints import (
     load_checkpoint,
     save_checkpoint,
 )
-from agentgym_suite.trainers.collector import (
-    Collection,
-    collection_metrics,
-)
+from agentgym_suite.trainers.collector import Collection, collection_metrics
 from agentgym_suite.trainers.exports import generation_config, save_policy
 from agentgym_suite.trainers.logprobs import Forward
 from agentgym_suite.trainers.lora import LoraSettings, add_adapter, merged, save_adapter
@@ -51,6 +48,7 @@ from agentgym_suite.trainers.passes import (
     teacher_pass,
 )
 from agentgym_suite.trainers.policy_rollouts import PolicyRollouts
+from agentgym_suite.trainers.preconditions import check_ranks, check_teacher, refuse_unfit
 from agentgym_suite.trainers.privileged_rows import Privileged
 from agentgym_suite.trainers.prompt_budget import fitting_prompt
 from agentgym_suite.trainers.ranks import ONE_PROCESS, Ranks
@@ -107,9 +105,9 @@ class Trainer:
         self.algorithm: Algorithm = make_algorithm(
             configuration.algorithm, configuration.preset, **vars(settings)
         )
-        _check_teacher(self.algorithm, privileged, teacher)
-        _refuse_unfit(self.algorithm, policy, tokenizer)
-        _check_ranks(configuration, ranks)
+        check_teacher(self.algorithm, privileged, teacher)
+        refuse_unfit(self.algorithm, policy, tokenizer)
+        check_ranks(configuration, ranks)
         self.policy, self.tokenizer, self.out = policy, tokenizer, out
         self.progress = Progress()
         self._ranks, self._reducer = ranks, ranks.reducer
@@ -391,45 +389,6 @@ def _lora(run: RunSettings) -> LoraSettings:
     return LoraSettings(
         rank=run.lora_rank, alpha=run.lora_alpha, targets=run.lora_targets, seed=run.seed
     )
-
-
-def _check_ranks(configuration: Configuration, ranks: Ranks) -> None:
-    if configuration.settings.tasks < ranks.size:
-        raise UsageError(
-            f"tasks is {configuration.settings.tasks}, and {ranks.size} processes play them; give "
-            "at least one to each"
-        )
-    if configuration.run.share_prefix and ranks.size > 1:
-        raise UsageError(
-            "share_prefix calls layers as often as prompts differ, which processes cannot do in "
-            "step; set share_prefix = false"
-        )
-
-
-def _check_teacher(algorithm: Algorithm, privileged: Privileged | None, teacher: Any) -> None:
-    given = {"privileged": privileged, "model": teacher}
-    wanted = algorithm.needs.teacher
-    if wanted != "none" and given[wanted] is None:
-        what = {"privileged": "privileged information", "model": "another model as teacher"}
-        raise UsageError(f"{algorithm.name} needs {what[wanted]}; give it to the trainer")
-
-
-def _refuse_unfit(algorithm: Algorithm, policy: Any, tokenizer: Any) -> None:
-    if algorithm.needs.group and algorithm.config.rollouts < 2:
-        raise UsageError(
-            f"rollouts is {algorithm.config.rollouts}, and {algorithm.name} compares the "
-            "trajectories of a task; give 2 or more"
-        )
-    if tokenizer is None:
-        raise UsageError(
-            "the policy has no tokenizer; save it beside the weights, as tokenizer.json"
-        )
-    rows = policy.get_output_embeddings().weight.shape[0]
-    if len(tokenizer) > rows:
-        raise UsageError(
-            f"the tokenizer has {len(tokenizer)} tokens and the policy {rows}; bring the "
-            "tokenizer that the policy was made with"
-        )
 
 
 @contextmanager
