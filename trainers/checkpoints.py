@@ -8,6 +8,8 @@ so that another number of processes can read them.
 from __future__ import annotations
 
 import json
+import os
+import pickle
 import shutil
 import warnings
 from collections.abc import Iterator, Mapping
@@ -36,9 +38,11 @@ from agentgym_suite.files import (
 )
 from agentgym_suite.trainers.ranks import ONE_PROCESS, Ranks, is_lost_rank
 from agentgym_suite.trainers.update import Learner
+from agentgym_suite.trainers.weight_sync import Snapshot
 
 SCHEMA = "training_checkpoint/2"
 _MANIFEST = "manifest.json"
+_HELD = "held.pt"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +74,7 @@ def save_checkpoint(
     config_digest: str,
     keep: int,
     ranks: Ranks = ONE_PROCESS,
+    held: Mapping[int, Snapshot] | None = None,
 ) -> Path:
     """Write a checkpoint and remove the oldest beyond ``keep``; every rank calls it.
 
@@ -80,6 +85,7 @@ def save_checkpoint(
         config_digest: of the resolved configuration.
         keep: checkpoints that stay, at least one.
         ranks: each writes its share of the tensors, the first all else.
+        held: older weights, by the iterations that made them, that rollouts under way sample with.
 
     Raises:
         DiskFull: no space is left; the checkpoints before are as they were.
@@ -97,9 +103,40 @@ def save_checkpoint(
         ranks.once(lambda: _begin(partial))
         with _quiet():
             dcp.save(_states(learners), checkpoint_id=partial / "tensors", no_dist=_alone())
+        if held:
+            ranks.once(lambda: _write_held(partial, held))
         ranks.once(lambda: _finish(partial, place, manifest))
     ranks.once(lambda: _remove_old(folder, keep))
     return place
+
+
+def _write_held(partial: Path, held: Mapping[int, Snapshot]) -> None:
+    plain = {done: (kept.version, kept.weights, kept.expected) for done, kept in held.items()}
+    with (partial / _HELD).open("wb") as file:
+        torch.save(plain, file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def load_held(place: Path) -> dict[int, Snapshot]:
+    """The older weights that a checkpoint holds for rollouts that were under way.
+
+    Args:
+        place: the checkpoint's folder.
+
+    Raises:
+        TrainingError: they are damaged.
+    """
+    file = place / _HELD
+    if not file.is_file():
+        return {}
+    try:
+        plain = torch.load(file, map_location="cpu", weights_only=True)
+        return {done: Snapshot(*kept) for done, kept in plain.items()}
+    except (OSError, RuntimeError, ValueError, TypeError, pickle.UnpicklingError) as error:
+        raise TrainingError(
+            f"{file} is damaged ({error}); remove {place} to go on from the one before"
+        ) from error
 
 
 def _begin(partial: Path) -> None:

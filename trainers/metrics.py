@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -90,3 +92,11 @@ def _open_board(folder: Path) -> Any:
     except ImportError as error:
         raise MissingExtra("train", "TensorBoard") from error
     return SummaryWriter(str(folder))
+
+
+@contextmanager
+def timed(seconds: dict[str, float], name: str) -> Iterator[None]:
+    """Put down how long the block took."""
+    began = time.perf_counter()
+    yield
+    seconds[name] = time.perf_counter() - began

@@ -129,7 +129,7 @@ class PolicyGradient(Generic[Config]):
         mean, spread, _ = mean_and_spread(per_action, reducer)
         logged = {"advantage/mean": mean, "advantage/std": spread, **credit.metrics}
         if batch.old_logprobs is not None:
-            logged |= _mismatch(batch, reducer)
+            logged |= _mismatch(batch, reducer, self.config.mismatch_cap)
         return Prepared(batch=batch.with_targets(targets), metrics=logged)
 
     def _nested_weights(self, batch: StepBatch, reducer: Reducer) -> Tensor:
@@ -331,16 +331,25 @@ def _check_finite(batch: StepBatch, advantages: Tensor) -> None:
         )
 
 
-def _mismatch(batch: StepBatch, reducer: Reducer) -> dict[str, float]:
-    """Mean, largest and share above 0.1 of |old - engine| over sampled tokens of all ranks."""
+def _mismatch(batch: StepBatch, reducer: Reducer, cap: float) -> dict[str, float]:
+    """Mean, largest and share above 0.1 of |old - engine| over sampled tokens of all ranks.
+
+    With a cap, the mean of the truncated weights and the share that was truncated, too.
+    """
     old = required(batch, "old_logprobs").double()
     mask = batch.response_mask
-    gap = token_log_ratios(old, batch.rollout_logprobs, mask).abs()[mask]
-    local = torch.stack([gap.sum(), (gap > 0.1).double().sum(), mask.sum().double()])
-    total, above, count = reducer.sum(local).tolist()
+    apart = token_log_ratios(old, batch.rollout_logprobs, mask)[mask]
+    gap, weights = apart.abs(), importance_ratio(apart)
+    sums = [gap.sum(), (gap > 0.1).double().sum(), mask.sum().double()]
+    sums += [weights.clamp(max=cap).sum(), (weights > cap).double().sum()]
+    total, above, count, kept, cut = reducer.sum(torch.stack(sums)).tolist()
     largest = max(reducer.gather([float(gap.max()) if gap.numel() else 0.0]), default=0.0)
-    return {
+    found = {
         "mismatch/mean": total / max(count, 1.0),
         "mismatch/max": largest,
         "mismatch/above_0.1": above / max(count, 1.0),
     }
+    if cap:
+        found["mismatch/weight"] = kept / max(count, 1.0)
+        found["mismatch/truncated"] = cut / max(count, 1.0)
+    return found

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from agentgym_suite.engines.opening import PolicyEngine
 from agentgym_suite.engines.tokens import Sampling
-from agentgym_suite.engines.transformers_engine import TransformersEngine
 from agentgym_suite.episodes import EpisodeRequest, PlaySettings
 from agentgym_suite.prompts import StepPrompt, prompt_template
 from agentgym_suite.rewards import reward_preset
@@ -42,7 +42,7 @@ class PolicyRollouts:
 
     configuration: Configuration
     played: Played
-    engine: TransformersEngine
+    engine: PolicyEngine
     sampling: Sampling
     prompt: StepPrompt
     needs: Needs

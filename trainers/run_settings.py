@@ -113,6 +113,21 @@ class RunSettings:
         "auto", "kernel of attention: auto takes flash attention where it is installed and fits"
     )
 
+    # rollouts
+    engine: Literal["transformers", "vllm"] = setting("transformers", "what samples replies")
+    engine_options: Mapping[str, Any] = field(
+        default_factory=dict,
+        metadata={"help": "for vllm: dtype, and arguments of its EngineArgs by name"},
+    )
+    sync_tolerance: float = setting(
+        0.0,
+        "how far the engine's log-probabilities may lie from the trainer's after it took weights; "
+        "0 takes 1e-5 in float32, 2e-2 in half precision",
+    )
+    max_staleness: int = setting(
+        0, "how many iterations old the weights of a row may be: rollouts run so far ahead"
+    )
+
     # privileged information, for algorithms that use it
     analyzer_url: str = setting("", "chat endpoint of the analyzer; fixed rules when empty")
     analyzer_model: str = setting("", "the model asked there")
@@ -150,13 +165,16 @@ class RunSettings:
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             check_setting(name, value, *_BOUNDS.get(name, (0.0, math.inf)))
-        for name in ("compute_dtype", "attention"):
+        for name in ("compute_dtype", "attention", "engine"):
             known = get_args(get_type_hints(RunSettings)[name])
             if getattr(self, name) not in known:
                 words = ", ".join(repr(word) for word in known)
                 raise UsageError(f"{name} is {getattr(self, name)!r}; use one of {words}")
         if self.share_prefix and self.recompute:
             raise UsageError("recompute would fill a shared prefix twice; set share_prefix = false")
+        if self.engine_options and self.engine == "transformers":
+            given = ", ".join(self.engine_options)
+            raise UsageError(f"engine_options are for engine vllm ({given}); leave them out")
         if bool(self.analyzer_url) != bool(self.analyzer_model):
             raise UsageError("analyzer_url and analyzer_model belong together; give both or none")
         reward_preset(self.reward)
@@ -234,6 +252,7 @@ FREE = (
     "keep_checkpoints",
     "recompute",
     "rank_timeout_s",
+    "sync_tolerance",
 )
 """Settings that a run may change and go on: how long, how often and where."""
 
@@ -263,7 +282,8 @@ def resolve(
         for name, value in table.items():
             if name in of_run:
                 typed = _typed(name, value, of_run[name], source)
-                values[name] = {**values.get(name, {}), **typed} if name == "kwargs" else typed
+                nested = of_run[name] == Mapping[str, Any]
+                values[name] = {**values.get(name, {}), **typed} if nested else typed
             elif name in of_algorithm:
                 own[name] = _typed(name, value, of_algorithm[name], source)
             elif isinstance(value, dict):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,21 +17,20 @@ from typing import Any
 import numpy as np
 
 from agentgym_suite.engines.tokens import Sampling
-from agentgym_suite.engines.transformers_engine import TransformersEngine
-from agentgym_suite.errors import UsageError
 from agentgym_suite.trainers.algorithm import Algorithm
 from agentgym_suite.trainers.batch import StepBatch, collate
 from agentgym_suite.trainers.checkpoints import (
     Progress,
     checkpoints,
     load_checkpoint,
+    load_held,
     save_checkpoint,
 )
 from agentgym_suite.trainers.collector import Collection, collection_metrics
 from agentgym_suite.trainers.exports import generation_config, save_policy
 from agentgym_suite.trainers.logprobs import Forward
-from agentgym_suite.trainers.lora import LoraSettings, add_adapter, merged, save_adapter
-from agentgym_suite.trainers.metrics import FINAL, MetricsLog, NoLog
+from agentgym_suite.trainers.lora import add_adapter, merged, save_adapter
+from agentgym_suite.trainers.metrics import FINAL, MetricsLog, NoLog, timed
 from agentgym_suite.trainers.minibatch import minibatches, padding_share
 from agentgym_suite.trainers.models import make_critic, recompute_layers
 from agentgym_suite.trainers.outcomes import (
@@ -48,19 +47,28 @@ from agentgym_suite.trainers.passes import (
     teacher_pass,
 )
 from agentgym_suite.trainers.policy_rollouts import PolicyRollouts
-from agentgym_suite.trainers.preconditions import check_ranks, check_teacher, refuse_unfit
 from agentgym_suite.trainers.privileged_rows import Privileged
 from agentgym_suite.trainers.prompt_budget import fitting_prompt
 from agentgym_suite.trainers.ranks import ONE_PROCESS, Ranks
 from agentgym_suite.trainers.references import make_reference
 from agentgym_suite.trainers.registry import make_algorithm
+from agentgym_suite.trainers.rollout_engine import make_rollout_engine, make_schedule, make_sync
+from agentgym_suite.trainers.rollout_schedules import Schedule, staleness
 from agentgym_suite.trainers.rows import pad_row
-from agentgym_suite.trainers.run_settings import Configuration, RunSettings
+from agentgym_suite.trainers.run_checks import (
+    check_ranks,
+    check_staleness,
+    check_teacher,
+    lora_settings,
+    refuse_unfit,
+)
+from agentgym_suite.trainers.run_settings import Configuration
 from agentgym_suite.trainers.stats import added
 from agentgym_suite.trainers.task_lists import Played
 from agentgym_suite.trainers.teachers import Teacher, other_teacher, own_teacher
 from agentgym_suite.trainers.update import Learner, Tally, update_critic, update_policy
 from agentgym_suite.trainers.value_basis import equalise_value_rows, value_token_ids
+from agentgym_suite.trainers.weight_sync import Snapshot
 
 OnIteration = Callable[[int, Mapping[str, float]], None]
 
@@ -108,6 +116,7 @@ class Trainer:
         check_teacher(self.algorithm, privileged, teacher)
         refuse_unfit(self.algorithm, policy, tokenizer)
         check_ranks(configuration, ranks)
+        check_staleness(configuration, ranks)
         self.policy, self.tokenizer, self.out = policy, tokenizer, out
         self.progress = Progress()
         self._ranks, self._reducer = ranks, ranks.reducer
@@ -123,9 +132,9 @@ class Trainer:
                 equalise_value_rows(head, value_ids)
         critic = make_critic(policy) if needs.critic != "none" else None
         if run.lora_rank:
-            add_adapter(policy, _lora(run))
+            add_adapter(policy, lora_settings(run))
             if critic is not None:
-                add_adapter(critic, _lora(run), heads=("score",))
+                add_adapter(critic, lora_settings(run), heads=("score",))
         suppressed = tuple(policy.generation_config.suppress_tokens or ())
         banned = tuple(sorted({*suppressed, *(value_ids or ())}))
         self.teacher: Teacher | None = None
@@ -148,30 +157,25 @@ class Trainer:
         self.learners = {"policy": self._learner(policy, settings.learning_rate)}
         if critic is not None:
             self.learners["critic"] = self._learner(critic, settings.critic_learning_rate)
-        self.engine = TransformersEngine(
-            self.sampled, tokenizer, policy_version="start", max_rows=run.concurrency
-        )
+        self.engine = make_rollout_engine(run, self.sampled, tokenizer, banned, out / "engine")
         sampling = Sampling(
             temperature=run.temperature,
             max_new_tokens=run.max_new_tokens,
             stop_ids=self.engine.tokenizer.stop_ids,
             banned_ids=banned,
         )
-        self.rollouts = PolicyRollouts(
-            configuration,
-            played,
-            self.engine,
-            sampling,
-            fitting_prompt(
-                run.prompt,
-                self.engine.tokenizer,
-                most_tokens=run.prompt_tokens,
-                window=self.engine.context_window,
-                beside=run.max_new_tokens + (privileged.tokens if privileged else 0),
-            ),
-            needs,
-            ranks,
+        prompt = fitting_prompt(
+            run.prompt,
+            self.engine.tokenizer,
+            most_tokens=run.prompt_tokens,
+            window=self.engine.context_window,
+            beside=run.max_new_tokens + (privileged.tokens if privileged else 0),
         )
+        self.rollouts = PolicyRollouts(
+            configuration, played, self.engine, sampling, prompt, needs, ranks
+        )
+        self._sync = make_sync(run, self.engine, sampling, banned)
+        self.schedule: Schedule
 
     def run(self, *, force: bool = False) -> Progress:
         """Train until the budget is spent, going on from the last checkpoint if there is one.
@@ -185,9 +189,10 @@ class Trainer:
             EnvError: no trajectory of an iteration could be played.
         """
         self._resume(force)
-        while self._budget_left():
-            self._iteration()
-        outcomes = self._evaluated(final=True)
+        with closing(self.schedule):
+            while self._budget_left():
+                self._iteration()
+            outcomes = self._evaluated(final=True)
         values = success_rates(outcomes)
         self._log.write(self.progress.iteration, {FINAL: 1.0, **values})
         self._tell(values)
@@ -220,26 +225,29 @@ class Trainer:
             save_adapter(self.sampled, self.out / "adapter", base=base)
         write_outcomes(self.out, outcomes)
 
-    def _sync(self, version: str) -> None:
-        """Sample with the weights of now, under a name that no others had."""
+    def _snapshot(self, version: str) -> Snapshot:
+        """The weights of now, under a name that no others had."""
         self._ranks.gather(self.policy, self.sampled)
-        self.engine.load_weights(self.sampled.state_dict(), version)
+        return self._sync.snapshot(self.sampled, version)
+
+    def _version(self, iterations: int) -> str:
+        """What the weights are called that so many iterations have made."""
+        return f"{self.configuration.digest}:{iterations}"
 
     def _iteration(self) -> None:
         began, cpu = time.perf_counter(), time.process_time()
         run, number = self.configuration.run, self.progress.iteration + 1
         seconds: dict[str, float] = {}
-        version = f"{self.configuration.digest}:{self.progress.iteration}"
-        with _timed(seconds, "sync"):
-            self._sync(version)
+        with timed(seconds, "sync"):
+            self.schedule.offer(number - 1, self._snapshot(self._version(number - 1)))
             if self.teacher is not None:
                 self.teacher.begin(self.policy)
-        with _timed(seconds, "rollout"):
-            collection = self.rollouts.iteration(number, self.progress.tasks_drawn)
-        with _timed(seconds, "passes"):
-            batch, told = self._scored(collection, version, number)
+        with timed(seconds, "rollout"):
+            collection = self.schedule.take(number)
+        with timed(seconds, "passes"):
+            batch, told = self._scored(collection, number)
         prepared = self.algorithm.prepare(batch, self._reducer)
-        with _timed(seconds, "update"):
+        with timed(seconds, "update"):
             learned = self._learn(prepared.batch, number)
         spent = {
             "env_steps": float(collection.env_steps),
@@ -269,19 +277,16 @@ class Trainer:
             self._checkpoint()
         self._tell(values)
 
-    def _scored(
-        self, collection: Collection, version: str, number: int
-    ) -> tuple[StepBatch, dict[str, float]]:
+    def _scored(self, collection: Collection, number: int) -> tuple[StepBatch, dict[str, float]]:
         """The batch with every frozen column that the algorithm needs, and what was told."""
-        stale = {row.policy_version for row in collection.rows} - {version}
-        if stale:
-            raise UsageError(f"rows were sampled by {min(stale)}, not {version}; collect anew")
         how = (self.configuration.run.micro_tokens, self._reducer)
         needs = self.algorithm.needs
         rows = collection.rows
-        told: dict[str, float] = {}
+        allowed = min(self.configuration.run.max_staleness, number - 1)
+        told = staleness(rows, [self._version(number - 1 - age) for age in range(allowed + 1)])
         if needs.teacher == "privileged" and self._privileged is not None:
-            rows, told = self._privileged.told(collection, number)
+            rows, hints = self._privileged.told(collection, number)
+            told |= hints
         elif needs.teacher == "model":
             rows = tuple(replace(row, teacher_prompt_ids=row.prompt_ids) for row in rows)
         # a rank may have lost all its groups, and still reads what the others read
@@ -336,8 +341,8 @@ class Trainer:
 
     def _evaluated(self, *, final: bool) -> Outcomes:
         """What the policy wins as it is now."""
-        self._sync(f"evaluated:{self.progress.iteration}")
-        return self.rollouts.evaluation(final=final)
+        snapshot = self._snapshot(f"evaluated:{self.progress.iteration}")
+        return self.schedule.evaluation(snapshot, final=final)
 
     def _learner(self, model: Any, rate: float) -> Learner:
         run, settings = self.configuration.run, self.configuration.settings
@@ -351,13 +356,15 @@ class Trainer:
 
     def _resume(self, force: bool) -> None:
         found = checkpoints(self.out / "checkpoints")
+        held: dict[int, Snapshot] = {}
         if found:
+            digest = self.configuration.digest
             self.progress = load_checkpoint(
-                found[-1],
-                self.learners,
-                config_digest=self.configuration.digest,
-                force=force,
+                found[-1], self.learners, config_digest=digest, force=force
             )
+            held = load_held(found[-1]) if self.configuration.run.max_staleness else {}
+        self.schedule = make_schedule(self.configuration.run, self.rollouts, self._sync)
+        self.schedule.start(self.progress.iteration, self.progress.tasks_drawn, held)
         self._log.keep(self.progress.iteration)
         self._ranks.once(lambda: forget_outcomes(self.out))
 
@@ -369,6 +376,7 @@ class Trainer:
             config_digest=self.configuration.digest,
             keep=self.configuration.run.keep_checkpoints,
             ranks=self._ranks,
+            held=self.schedule.held(self.progress.iteration),
         )
 
     def _standing(self) -> dict[str, float]:
@@ -383,16 +391,3 @@ class Trainer:
     def _tell(self, values: Mapping[str, float]) -> None:
         if self._on_iteration is not None:
             self._on_iteration(self.progress.iteration, values)
-
-
-def _lora(run: RunSettings) -> LoraSettings:
-    return LoraSettings(
-        rank=run.lora_rank, alpha=run.lora_alpha, targets=run.lora_targets, seed=run.seed
-    )
-
-
-@contextmanager
-def _timed(seconds: dict[str, float], name: str) -> Iterator[None]:
-    began = time.perf_counter()
-    yield
-    seconds[name] = time.perf_counter() - began

@@ -1,4 +1,4 @@
-"""What a training is refused for before it starts."""
+"""Settings that only together are wrong, and those of one part made of those of a run."""
 
 from __future__ import annotations
 
@@ -6,16 +6,24 @@ from typing import Any
 
 from agentgym_suite.errors import UsageError
 from agentgym_suite.trainers.algorithm import Algorithm
+from agentgym_suite.trainers.lora import LoraSettings
 from agentgym_suite.trainers.privileged_rows import Privileged
 from agentgym_suite.trainers.ranks import Ranks
-from agentgym_suite.trainers.run_settings import Configuration
+from agentgym_suite.trainers.run_settings import Configuration, RunSettings
+
+
+def lora_settings(run: RunSettings) -> LoraSettings:
+    """The adapter that a run trains."""
+    return LoraSettings(
+        rank=run.lora_rank, alpha=run.lora_alpha, targets=run.lora_targets, seed=run.seed
+    )
 
 
 def check_ranks(configuration: Configuration, ranks: Ranks) -> None:
-    """See that there is work for every process.
+    """See that so many processes can train by these settings.
 
     Raises:
-        UsageError: fewer tasks than processes, or a setting that is for one process.
+        UsageError: there are more of them than tasks, or a setting is for one process.
     """
     if configuration.settings.tasks < ranks.size:
         raise UsageError(
@@ -30,7 +38,7 @@ def check_ranks(configuration: Configuration, ranks: Ranks) -> None:
 
 
 def check_teacher(algorithm: Algorithm, privileged: Privileged | None, teacher: Any) -> None:
-    """See that what the algorithm is taught by is given.
+    """See that an algorithm's teacher is there.
 
     Raises:
         UsageError: it is not.
@@ -42,11 +50,30 @@ def check_teacher(algorithm: Algorithm, privileged: Privileged | None, teacher: 
         raise UsageError(f"{algorithm.name} needs {what[wanted]}; give it to the trainer")
 
 
-def refuse_unfit(algorithm: Algorithm, policy: Any, tokenizer: Any) -> None:
-    """See that groups can be compared, and that the tokenizer is one of the policy.
+def check_staleness(configuration: Configuration, ranks: Ranks) -> None:
+    """See that older rows are corrected, and that one process plays them.
 
     Raises:
-        UsageError: groups of one, no tokenizer, or one of more tokens than the policy has.
+        UsageError: they are not.
+    """
+    bound = configuration.run.max_staleness
+    if bound and not configuration.settings.mismatch_cap:
+        raise UsageError(
+            f"max_staleness is {bound}, and rows of older weights would go uncorrected; set "
+            "mismatch_cap, such as 2"
+        )
+    if bound and ranks.size > 1:
+        raise UsageError(
+            f"max_staleness is {bound}, and {ranks.size} processes cannot exchange sums in two "
+            "threads; set max_staleness = 0"
+        )
+
+
+def refuse_unfit(algorithm: Algorithm, policy: Any, tokenizer: Any) -> None:
+    """See that an algorithm, a policy and a tokenizer fit each other.
+
+    Raises:
+        UsageError: they do not.
     """
     if algorithm.needs.group and algorithm.config.rollouts < 2:
         raise UsageError(

@@ -1,0 +1,84 @@
+"""Which engine samples in training, and when: what the settings of a run name."""
+
+from __future__ import annotations
+
+import copy
+import math
+from pathlib import Path
+from typing import Any
+
+from agentgym_suite.engines.loading import LoadedPolicy, save_policy
+from agentgym_suite.engines.opening import PolicyEngine
+from agentgym_suite.engines.tokens import Sampling
+from agentgym_suite.engines.transformers_engine import TransformersEngine
+from agentgym_suite.files import make_folder
+from agentgym_suite.trainers.lora import merged
+from agentgym_suite.trainers.models import frozen_copy
+from agentgym_suite.trainers.policy_rollouts import PolicyRollouts
+from agentgym_suite.trainers.rollout_schedules import Ahead, InStep, Schedule
+from agentgym_suite.trainers.run_settings import RunSettings
+from agentgym_suite.trainers.weight_sync import WeightSync
+
+
+def _shares_weights(run: RunSettings) -> bool:
+    """Whether the engine computes with the trainer's very tensors."""
+    return run.engine == "transformers" and not run.max_staleness
+
+
+def make_rollout_engine(
+    run: RunSettings, sampled: Any, tokenizer: Any, banned_ids: tuple[int, ...], folder: Path
+) -> PolicyEngine:
+    """The engine that the settings name.
+
+    Args:
+        run: the settings.
+        sampled: the policy with whole weights; ahead of the update, a copy of it samples.
+        tokenizer: of transformers.
+        banned_ids: ids that training never samples.
+        folder: the policy is written there for engines that read it from a folder.
+
+    Raises:
+        MissingExtra: the engine is not installed.
+        UsageError: the engine refuses an option.
+        EngineError: it cannot be started.
+    """
+    if run.engine == "vllm":
+        from agentgym_suite.engines.vllm_engine import VllmEngine
+
+        _write(sampled, tokenizer, banned_ids, folder)
+        options = dict(run.engine_options)
+        dtype = str(options.pop("dtype", "auto"))
+        return VllmEngine(folder, policy_version="start", dtype=dtype, options=options)
+    module = sampled if _shares_weights(run) else frozen_copy(sampled)
+    return TransformersEngine(module, tokenizer, policy_version="start", max_rows=run.concurrency)
+
+
+def _write(sampled: Any, tokenizer: Any, banned_ids: tuple[int, ...], folder: Path) -> None:
+    """The policy as training samples it: what an export bans besides, training does not."""
+    plain, decoding = merged(sampled), sampled.generation_config
+    plain.generation_config = copy.deepcopy(decoding)
+    plain.generation_config.suppress_tokens = list(banned_ids) or None
+    make_folder(folder)
+    save_policy(LoadedPolicy(plain, tokenizer), folder)
+    plain.generation_config = decoding
+
+
+def make_sync(
+    run: RunSettings, engine: PolicyEngine, sampling: Sampling, banned_ids: tuple[int, ...]
+) -> WeightSync:
+    """What brings the trainer's weights to the engine that the settings name."""
+    return WeightSync(
+        engine,
+        sampling,
+        banned_ids,
+        shared=_shares_weights(run),
+        merged=run.engine != "transformers",
+        tolerance=run.sync_tolerance,
+    )
+
+
+def make_schedule(run: RunSettings, rollouts: PolicyRollouts, sync: WeightSync) -> Schedule:
+    """When the settings want trajectories to be played."""
+    if not run.max_staleness:
+        return InStep(rollouts, sync)
+    return Ahead(rollouts, sync, run.max_staleness, last=run.iterations or math.inf)
