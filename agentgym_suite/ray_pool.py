@@ -27,6 +27,7 @@ from gymnasium.envs.registration import EnvSpec
 from agentgym_suite.arguments import check_count, check_number, check_seconds, shown
 from agentgym_suite.errors import MissingExtra, UsageError, WorkerLost
 from agentgym_suite.ray_env import RayEnv, Stage
+from agentgym_suite.rollouts import MakeEnv
 from agentgym_suite.versions import suite_version
 
 _CLOSE_S = 5.0  # what the environments of a pool that ends have to close
@@ -83,6 +84,26 @@ class RayEnvPool:
         # Ray's own restarts would hide that an episode's environment is a new one
         self._stage = ray.remote(num_cpus=cpus, max_restarts=0, max_task_retries=0)(Stage)
         self._closed = False
+
+    @classmethod
+    def like(cls, make_env: MakeEnv, num_actors: int, *, address: str | None = None) -> Self:
+        """A pool of the environments that are made here, with all their arguments.
+
+        Args:
+            make_env: makes one, which is looked at and closed.
+            num_actors: most environments at a time.
+            address: the cluster, see ``connected``.
+
+        Raises:
+            MissingExtra: Ray is not installed.
+            UsageError: the environment has no registration, or as for the class.
+        """
+        with contextlib.closing(make_env()) as env:  # its spec holds every argument
+            spec, name = env.spec, type(env.unwrapped).__name__
+        if spec is None:
+            raise UsageError(f"{name} has no registration; play it with runner local")
+        kwargs = {**spec.kwargs, "max_episode_steps": spec.max_episode_steps}
+        return cls(spec.id, kwargs, num_actors, address=address)
 
     def __call__(self) -> RayEnv:
         """An environment in an actor of its own; never waits.

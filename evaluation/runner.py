@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import (
     AbstractContextManager,
-    closing,
     contextmanager,
     nullcontext,
 )
@@ -22,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from agentgym_suite.episodes import AgentFactory, Episode, EpisodeRequest, PlaySettings
-from agentgym_suite.errors import UsageError
 from agentgym_suite.evaluation.episode_keys import EpisodeKey
 from agentgym_suite.evaluation.open_suites import OpenEnvironment, OpenSuite
 from agentgym_suite.evaluation.plan import planned_episodes, run_header, timestamp
@@ -104,12 +102,7 @@ def _source(environment: OpenEnvironment, options: RunOptions) -> AbstractContex
     """What makes the environments of a run, here or on a cluster."""
     if options.runner == "local":
         return nullcontext(environment.make)
-    with closing(environment.make()) as env:  # its spec holds every argument, so both are equal
-        spec = env.spec
-    if spec is None:
-        raise UsageError(f"{environment.entry.id} has no registration; play it with runner local")
-    kwargs = {**spec.kwargs, "max_episode_steps": spec.max_episode_steps}
-    return RayEnvPool(spec.id, kwargs, options.in_flight)
+    return RayEnvPool.like(environment.make, options.in_flight)
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from agentgym_suite.engines.tokens import ChatTokenizer, Sampling, TokenEngine
 from agentgym_suite.episodes import (
     Episode,
     EpisodeRequest,
+    Failure,
     PlaySettings,
     Reply,
     TokenTrace,
@@ -189,8 +190,7 @@ class Collector:
                     played[request.group_id, request.trial] = episode
                 else:
                     failures.append(episode)
-                    again = derived_seed(request.agent_seed or 0, "attempt", attempt + 1)
-                    lost.append(replace(request, agent_seed=again))
+                    lost.append(_again(request, episode.failure, attempt + 1))
             waiting = lost
             if not waiting:
                 break
@@ -269,6 +269,13 @@ def _refuse_no_numbers(episodes: Iterable[Episode]) -> None:
                     f"task {episode.task_id} has a reward of {step.reward} at step {index}; mend "
                     "the environment, or leave the task out"
                 )
+
+
+def _again(request: EpisodeRequest, failure: Failure, attempt: int) -> EpisodeRequest:
+    """The same trajectory where its machine was lost, another one where it broke by itself."""
+    if failure.kind == "worker_lost":
+        return request
+    return replace(request, agent_seed=derived_seed(request.agent_seed or 0, "attempt", attempt))
 
 
 class PolicyPlayer:

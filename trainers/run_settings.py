@@ -128,6 +128,11 @@ class RunSettings:
         0, "how many iterations old the weights of a row may be: rollouts run so far ahead"
     )
 
+    runner: Literal["local", "ray"] = setting(
+        "local", "where environments are played: in this process, or in the actors of a Ray"
+    )
+    ray_address: str = setting("", "of the Ray cluster; one of this machine when empty")
+
     # privileged information, for algorithms that use it
     analyzer_url: str = setting("", "chat endpoint of the analyzer; fixed rules when empty")
     analyzer_model: str = setting("", "the model asked there")
@@ -165,7 +170,7 @@ class RunSettings:
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             check_setting(name, value, *_BOUNDS.get(name, (0.0, math.inf)))
-        for name in ("compute_dtype", "attention", "engine"):
+        for name in ("compute_dtype", "attention", "engine", "runner"):
             known = get_args(get_type_hints(RunSettings)[name])
             if getattr(self, name) not in known:
                 words = ", ".join(repr(word) for word in known)
@@ -253,6 +258,8 @@ FREE = (
     "recompute",
     "rank_timeout_s",
     "sync_tolerance",
+    "runner",
+    "ray_address",
 )
 """Settings that a run may change and go on: how long, how often and where."""
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from agentgym_suite.game import game_of
 from agentgym_suite.machine import git_state, package_folder, package_versions
 from agentgym_suite.making import make_environment
 from agentgym_suite.prompts import prompt_template
+from agentgym_suite.ray_pool import RayEnvPool
 from agentgym_suite.renderers import RENDERER_FILE
 from agentgym_suite.rollouts import MakeEnv
 from agentgym_suite.trainers.analyzer import Analyzer, AnalyzerSettings
@@ -182,12 +184,15 @@ class Training:
         kernel = choose_attention(run.attention, choose_device(run.device), dtype)
         loaded.module.set_attn_implementation(kernel)
         teacher = self._teacher(loaded.tokenizer)
-        with closing(make_analyzer(run, self._out / self._own("analyzer"))) as analyzer:
+        with (
+            closing(make_analyzer(run, self._out / self._own("analyzer"))) as analyzer,
+            self._source(played.make_env) as source,
+        ):
             trainer = Trainer(
                 self._configuration,
                 loaded.module,
                 loaded.tokenizer,
-                played,
+                replace(played, make_env=source),
                 self._out,
                 ranks=self._ranks,
                 privileged=self._privileged(analyzer, loaded.tokenizer, played.make_env),
@@ -199,6 +204,13 @@ class Training:
             record = self._record(played, teacher)
             self._ranks.once(lambda: write_json_atomic(self._out / RUN_FILE, record))
             return trainer.run(force=force)
+
+    def _source(self, make_env: MakeEnv) -> AbstractContextManager[MakeEnv]:
+        """What makes the environments that are trained in, here or on a cluster."""
+        run = self._configuration.run
+        if run.runner == "local":
+            return nullcontext(make_env)
+        return RayEnvPool.like(make_env, run.concurrency, address=run.ray_address or None)
 
     def _make_env(self, data: str = "") -> MakeEnv:
         run = self._configuration.run
