@@ -131,6 +131,9 @@ training-claims: $(VENVS)/train/ready ## SAPO without a critic beside PPO, CAPO'
 benchmark-update: $(VENVS)/train/ready ## one training pass at a vocabulary of 151,936 beside full padded logits
 	@$(VENVS)/train/bin/python benchmarks/update_throughput.py
 
+benchmark-overlap: $(VENVS)/train/ready ## an iteration with slow environments: rollouts beside the update and before it
+	@$(VENVS)/train/bin/python benchmarks/overlap.py
+
 official-suites: $(VENVS)/test/ready ## the four official ALFWorld suites, oracle and random
 	@$(VENVS)/test/bin/python benchmarks/official_suites.py --report benchmarks/official_suites.json
 

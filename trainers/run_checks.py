@@ -50,8 +50,8 @@ def check_teacher(algorithm: Algorithm, privileged: Privileged | None, teacher: 
         raise UsageError(f"{algorithm.name} needs {what[wanted]}; give it to the trainer")
 
 
-def check_staleness(configuration: Configuration, ranks: Ranks) -> None:
-    """See that older rows are corrected, and that one process plays them.
+def check_rollouts(configuration: Configuration, ranks: Ranks) -> None:
+    """See that older rows are corrected, and that so many processes can play in this way.
 
     Raises:
         UsageError: they are not.
@@ -66,6 +66,11 @@ def check_staleness(configuration: Configuration, ranks: Ranks) -> None:
         raise UsageError(
             f"max_staleness is {bound}, and {ranks.size} processes cannot exchange sums in two "
             "threads; set max_staleness = 0"
+        )
+    if configuration.run.engine == "vllm" and ranks.size > 1:
+        raise UsageError(
+            f"engine is vllm, which shares no device with {ranks.size} processes that train; train "
+            "in one, or set engine = transformers"
         )
 
 

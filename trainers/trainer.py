@@ -57,7 +57,7 @@ from agentgym_suite.trainers.rollout_schedules import Schedule, staleness
 from agentgym_suite.trainers.rows import pad_row
 from agentgym_suite.trainers.run_checks import (
     check_ranks,
-    check_staleness,
+    check_rollouts,
     check_teacher,
     lora_settings,
     refuse_unfit,
@@ -116,7 +116,7 @@ class Trainer:
         check_teacher(self.algorithm, privileged, teacher)
         refuse_unfit(self.algorithm, policy, tokenizer)
         check_ranks(configuration, ranks)
-        check_staleness(configuration, ranks)
+        check_rollouts(configuration, ranks)
         self.policy, self.tokenizer, self.out = policy, tokenizer, out
         self.progress = Progress()
         self._ranks, self._reducer = ranks, ranks.reducer

@@ -24,6 +24,7 @@ from agentgym_suite.trainers.checkpoints import checkpoints, load_held
 from agentgym_suite.trainers.collector import Collection
 from agentgym_suite.trainers.metrics import METRICS_FILE, read_metrics
 from agentgym_suite.trainers.policy_rollouts import PolicyRollouts
+from agentgym_suite.trainers.ranks import OneProcess
 from agentgym_suite.trainers.registry import make_algorithm
 from agentgym_suite.trainers.rollout_schedules import Ahead, staleness
 from agentgym_suite.trainers.stats import ALONE
@@ -182,6 +183,22 @@ def test_older_rows_need_a_correction(tmp_path: Path) -> None:
         trainer("grpo", tmp_path, max_staleness=1)
     with pytest.raises(UsageError, match="max_staleness is -1"):
         trainer("grpo", tmp_path, max_staleness=-1)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"max_staleness": 1, "mismatch_cap": 2.0}, "max_staleness is 1, and 2 processes"),
+        ({"engine": "vllm"}, "engine is vllm.*2 processes"),
+    ],
+)
+def test_several_processes_play_in_step_with_their_own_engine(
+    given: dict[str, Any], told: str, tmp_path: Path
+) -> None:
+    two = OneProcess()
+    two.size = 2
+    with pytest.raises(UsageError, match=told):
+        trainer("grpo", tmp_path, more={"ranks": two}, **given)
 
 
 def test_the_correction_is_the_truncated_weight_of_each_token() -> None:
