@@ -1,0 +1,119 @@
+"""vLLM as the engine of a training: every push of weights arrives, and its rows are the policy's.
+
+``make test-vllm`` runs these in an environment of their own; elsewhere they skip.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+if importlib.util.find_spec("vllm") is None:
+    pytest.skip("vLLM is not installed: make test-vllm", allow_module_level=True)
+
+import torch
+
+from agentgym_suite.engines.distribution import log_distribution, log_probability
+from agentgym_suite.engines.tokens import Sampling
+from agentgym_suite.errors import EngineError
+from agentgym_suite.trainers.metrics import METRICS_FILE, read_metrics
+from agentgym_suite.trainers.rollout_engine import make_rollout_engine
+from agentgym_suite.trainers.run_settings import RunSettings
+from agentgym_suite.trainers.task_lists import Played
+from agentgym_suite.trainers.tiny_policy import TinyShape, build_policy, build_tokenizer
+from agentgym_suite.trainers.trainer import Trainer
+from agentgym_suite.trainers.weight_sync import TOLERANCES, Snapshot, WeightSync
+from tests.trainers.tiny_training import TASKS, configuration, counting, words
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # vLLM's own, and those of what it imports
+
+SHAPE = TinyShape(hidden=64, layers=2, mlp=96, heads=2, kv_heads=1, head_width=32, window=128)
+OPTIONS = {
+    "enforce_eager": True,
+    "max_model_len": 128,
+    "max_num_seqs": 16,
+    "kv_cache_memory_bytes": 64 << 20,
+}
+SYNCS = 10
+
+
+@pytest.fixture(scope="module", params=["float32"])  # bfloat16: .028 apart at such weights
+def pushed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Any, Any, WeightSync, Sampling]]:
+    """A policy, the engine that has it, and the way between them."""
+    tokenizer = build_tokenizer(words())
+    model = build_policy(tokenizer, shape=SHAPE, seed=0).to(getattr(torch, request.param))
+    banned = tuple(model.generation_config.suppress_tokens or ())
+    run = RunSettings(engine="vllm", engine_options={"dtype": request.param, **OPTIONS})
+    folder = tmp_path_factory.mktemp(request.param)
+    engine = make_rollout_engine(run, model, tokenizer, banned, folder)
+    sampling = Sampling(temperature=0.8, max_new_tokens=12, banned_ids=banned)
+    yield model, engine, WeightSync(engine, sampling, banned, merged=True), sampling
+    engine.close()
+
+
+def test_the_newest_of_many_weights_samples_each_time(
+    pushed: tuple[Any, Any, WeightSync, Sampling],
+) -> None:
+    model, engine, sync, sampling = pushed
+    chance = torch.Generator().manual_seed(7)
+    dice = Random(3)
+    rows = model.config.vocab_size
+    known = sorted(set(range(rows)) - set(sampling.banned_ids))
+    prompts = [[dice.choice(known) for _ in range(dice.randint(1, 40))] for _ in range(6)]
+    before: list[tuple[float, ...]] = []
+    for number in range(SYNCS):
+        with torch.no_grad():
+            for weight in model.parameters():
+                noise = torch.randn(weight.shape, generator=chance)
+                weight.add_(noise.to(weight.dtype), alpha=0.02)
+        sync.load(sync.snapshot(model, f"weights {number}"))
+        replies = engine.generate(prompts, sampling, range(6))
+        assert {reply.policy_version for reply in replies} == {f"weights {number}"}
+        apart = 0.0
+        for prompt, reply in zip(prompts, replies, strict=True):
+            with torch.no_grad():
+                logits = model(torch.tensor([[*prompt, *reply.ids]])).logits
+            found = log_distribution(logits[0, len(prompt) - 1 : -1], sampling)
+            expected = log_probability(found, torch.tensor(reply.ids))
+            apart = max(apart, float((expected - torch.tensor(reply.logprobs)).abs().max()))
+        assert apart < TOLERANCES[model.dtype]
+        assert [reply.logprobs for reply in replies] != before
+        before = [reply.logprobs for reply in replies]
+
+
+def test_a_push_that_is_lost_is_noticed(pushed: tuple[Any, Any, WeightSync, Sampling]) -> None:
+    model, _, sync, _ = pushed
+    old = sync.snapshot(model, "old")
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(1.5)
+    new = sync.snapshot(model, "new")
+    with pytest.raises(EngineError, match="log-probabilities lie .* after new was loaded"):
+        sync.load(Snapshot("new", old.weights, new.expected))
+    sync.load(new)
+
+
+def test_a_training_samples_with_vllm(tmp_path: Path) -> None:
+    tokenizer = build_tokenizer(words())
+    training = Trainer(
+        configuration(
+            "grpo", engine="vllm", engine_options=OPTIONS, iterations=3, budget_steps=10**6
+        ),
+        build_policy(tokenizer, shape=SHAPE, seed=0),
+        tokenizer,
+        Played(counting, TASKS),
+        tmp_path,
+    )
+    try:
+        assert training.run().iteration == 3
+    finally:
+        training.engine.close()
+    lines = read_metrics(tmp_path / METRICS_FILE)[:-1]
+    assert all(line["mismatch/max"] < 1e-4 for line in lines)
