@@ -31,7 +31,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "grpo": {"minibatch_unit": "trajectories", "entropy_coef": 0.01},
 }
 SOURCES = {"taspo": "random_success", "grpo_opsd": "generic_skill", "opsd": "generic_skill"}
-FAMILIES = ("capo", "sapo_ar", "taspo", "grpo", "ppo")
+FAMILIES = ("capo", "sapo_ar", "taspo")
 JOBS = [
     Job(name, name, SETTINGS.get(name, {}), SOURCES.get(name, ""), taught=name == "opd")
     for name in (ALGORITHMS if os.environ.get("ALL_ALGORITHMS") else FAMILIES)
