@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,9 @@ from training_runs import (
     TrainedRun,
     Variant,
     add_arguments,
+    carry_out,
     exit_code,
-    plan_of,
     seeds_of,
-    train_all,
-    trained_runs,
 )
 from training_tables import (
     Pair,
@@ -147,7 +146,7 @@ def tables_of(names: str, preset: str) -> dict[str, Ablation]:
 
 
 def write_report(
-    out: Path, plan: Plan, tables: Mapping[str, Ablation], runs: Sequence[TrainedRun]
+    out: Path, tables: Mapping[str, Ablation], plan: Plan, runs: Sequence[TrainedRun]
 ) -> list[str]:
     """Write results, tables and curves; returns the lines of the tables."""
     lines: list[str] = []
@@ -193,12 +192,7 @@ def main() -> int:
         tables = tables_of(args.tables, args.preset)
         variants = dict.fromkeys(v for table in tables.values() for v in table.rows.values())
         wanted = [(variant, seed) for variant in variants for seed in seeds_of(args)]
-        plan = plan_of(args)
-        if not args.report_only:
-            train_all(plan, wanted, args.out, jobs=args.jobs, tell=print)
-        runs = list(trained_runs(args.out, wanted))
-        print("\n".join(write_report(args.out, plan, tables, runs)))
-        return all(run.outcomes for run in runs)
+        return carry_out(args, wanted, partial(write_report, args.out, tables))
 
     return exit_code(work)
 

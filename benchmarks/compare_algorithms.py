@@ -14,21 +14,21 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import asdict, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from training_runs import (
     GREEDY,
     SEEN,
+    TARGET,
     Plan,
     TrainedRun,
     Variant,
     add_arguments,
+    carry_out,
     exit_code,
-    plan_of,
     seeds_of,
-    train_all,
-    trained_runs,
 )
 from training_tables import (
     ALPHA,
@@ -45,7 +45,6 @@ from agentgym_suite.files import write_atomic, write_json_atomic
 from agentgym_suite.machine import machine
 from agentgym_suite.trainers.registry import ALGORITHMS, algorithm_spec
 
-TARGET = 0.9
 TARGETED = ("capo", "sapo_ar", "taspo")
 TITLE = "Success at temperature 1: mean and range over seeds, the others' in grey"
 EQUAL = ("learning_rate", "trajectories", "seen tasks", "budget_steps")
@@ -159,12 +158,7 @@ def main() -> int:
 
     def work() -> bool:
         wanted = [(v, s) for v in variants_of(args.algos, args.teacher) for s in seeds_of(args)]
-        plan = plan_of(args)
-        if not args.report_only:
-            train_all(plan, wanted, args.out, jobs=args.jobs, tell=print)
-        runs = list(trained_runs(args.out, wanted))
-        print("\n".join(write_report(args.out, plan, runs)))
-        return all(run.outcomes for run in runs)
+        return carry_out(args, wanted, partial(write_report, args.out))
 
     return exit_code(work)
 

@@ -14,23 +14,23 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from training_runs import (
     GREEDY,
     SEEN,
+    TARGET,
     UNSEEN,
     UNSEEN_GREEDY,
     Plan,
     TrainedRun,
     Variant,
     add_arguments,
+    carry_out,
     exit_code,
-    plan_of,
     seeds_of,
-    train_all,
-    trained_runs,
 )
 from training_tables import Row, learning_curves, table_row, unfinished
 
@@ -40,7 +40,6 @@ from agentgym_suite.machine import machine
 from agentgym_suite.trainers.registry import algorithm_spec
 
 ALGORITHMS = ("capo", "sapo_ar", "taspo", "ppo", "grpo")
-TARGET = 0.9
 COLUMNS = {
     "sampled": SEEN,
     "greedy": GREEDY,
@@ -125,12 +124,7 @@ def main() -> int:
     def work() -> bool:
         names = dict.fromkeys(algorithm_spec(name).name for name in args.algorithms.split(","))
         wanted = [(Variant(name), seed) for name in names for seed in seeds_of(args)]
-        plan = plan_of(args)
-        if not args.report_only:
-            train_all(plan, wanted, args.out, jobs=args.jobs, tell=print)
-        runs = list(trained_runs(args.out, wanted))
-        print("\n".join(write_report(args.out, plan, runs)))
-        return all(run.outcomes for run in runs)
+        return carry_out(args, wanted, partial(write_report, args.out))
 
     return exit_code(work)
 

@@ -20,10 +20,12 @@ from typing import Any
 from agentgym_suite.errors import AgentGymSuiteError, UsageError
 from agentgym_suite.files import write_json_atomic
 from agentgym_suite.trainers.metrics import METRICS_FILE, read_metrics
-from agentgym_suite.trainers.outcomes import Outcomes, read_outcomes
+from agentgym_suite.trainers.outcomes import Outcomes, read_outcomes, success_rate
 from agentgym_suite.trainers.registry import algorithm_spec
 
 PLAN_FILE = "plan.json"
+TARGET = 0.9
+"""The success that a training is to reach, sampled and greedy."""
 SEEN, GREEDY = "seen/temperature_1", "seen/temperature_0"
 UNSEEN, UNSEEN_GREEDY = "unseen/temperature_1", "unseen/temperature_0"
 
@@ -131,15 +133,9 @@ class TrainedRun:
         name = f"evaluation/{evaluation}"
         points = [(line["env_steps"], line[name]) for line in self.metrics if name in line]
         if evaluation in self.outcomes:
-            end = (self.last("env_steps"), success(self.outcomes[evaluation]))
+            end = (self.last("env_steps"), success_rate(self.outcomes[evaluation]))
             points = [point for point in points if point[0] < end[0]] + [end]
         return points
-
-
-def success(tasks: Mapping[str, Sequence[int | None]]) -> float:
-    """The share of planned episodes that succeeded."""
-    planned = [outcome or 0 for line in tasks.values() for outcome in line]
-    return sum(planned) / len(planned)
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, seeds: str) -> None:
@@ -233,6 +229,29 @@ def make_start(out: Path, *, preset: str, env: str, settings: Sequence[str], thr
     configuration = resolve("capo", preset, None, typed(settings) | ({"env": env} if env else {}))
     with live_view(configuration) as view:
         return Training(configuration, out, view).start()
+
+
+def carry_out(
+    args: argparse.Namespace,
+    wanted: Sequence[tuple[Variant, int]],
+    report: Callable[[Plan, Sequence[TrainedRun]], Sequence[str]],
+) -> bool:
+    """Train what is wanted, unless only the report is, and print that; True if all is finished.
+
+    Args:
+        args: of ``add_arguments``.
+        wanted: variants with their seeds.
+        report: writes what came out; returns the lines to print.
+
+    Raises:
+        UsageError: the folder holds runs of another plan, or fewer than 1 process.
+    """
+    plan = plan_of(args)
+    if not args.report_only:
+        train_all(plan, wanted, args.out, jobs=args.jobs, tell=print)
+    runs = list(trained_runs(args.out, wanted))
+    print("\n".join(report(plan, runs)))
+    return all(run.outcomes for run in runs)
 
 
 def exit_code(work: Callable[[], bool]) -> int:

@@ -13,12 +13,13 @@ from itertools import combinations
 from typing import Any
 
 from curves import Panel, chart, over_repetitions
-from training_runs import GREEDY, SEEN, UNSEEN, UNSEEN_GREEDY, TrainedRun, success
+from training_runs import GREEDY, SEEN, UNSEEN, UNSEEN_GREEDY, TrainedRun
 
 from agentgym_suite.errors import UsageError
 from agentgym_suite.evaluation.comparisons import difference_interval, holm
 from agentgym_suite.evaluation.intervals import Interval, mean_and_deviation, success_interval
 from agentgym_suite.evaluation.primary_values import EnvValues, paired_p
+from agentgym_suite.trainers.outcomes import success_rate
 
 EVALUATIONS = (SEEN, GREEDY, UNSEEN, UNSEEN_GREEDY)
 ALPHA = 0.05
@@ -254,7 +255,7 @@ def difference_table(pairs: Iterable[Pair]) -> list[str]:
 
 
 def _measured(runs: Sequence[TrainedRun], evaluation: str) -> Measured:
-    means = [success(run.outcomes[evaluation]) for run in runs]
+    means = [success_rate(run.outcomes[evaluation]) for run in runs]
     trials = list(_trials(runs, evaluation).values())
     missing = sum(o is None for run in runs for t in run.outcomes[evaluation].values() for o in t)
     mean, deviation = mean_and_deviation(means) if len(means) > 1 else (means[0], None)

@@ -39,11 +39,13 @@ def task_outcomes(requests: Sequence[EpisodeRequest], episodes: Sequence[Episode
 
 def success_rates(outcomes: Outcomes) -> dict[str, float]:
     """The share of planned episodes that succeeded, as ``evaluation/seen/temperature_1``."""
-    rates = {}
-    for name, tasks in outcomes.items():
-        planned = [outcome for line in tasks.values() for outcome in line]
-        rates[f"evaluation/{name}"] = sum(outcome or 0 for outcome in planned) / len(planned)
-    return rates
+    return {f"evaluation/{name}": success_rate(tasks) for name, tasks in outcomes.items()}
+
+
+def success_rate(tasks: TaskOutcomes) -> float:
+    """The share of an evaluation's planned episodes that succeeded."""
+    planned = [outcome or 0 for line in tasks.values() for outcome in line]
+    return sum(planned) / len(planned)
 
 
 def write_outcomes(folder: Path, outcomes: Outcomes) -> None:
