@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from dataclasses import replace
@@ -30,9 +28,8 @@ from agentgym_suite.trainers.rollout_schedules import Ahead, staleness
 from agentgym_suite.trainers.stats import ALONE
 from agentgym_suite.trainers.weight_sync import Snapshot, WeightSync
 from tests.trainers.small_batches import row
-from tests.trainers.tiny_training import trainer
+from tests.trainers.tiny_training import stopped, trainer
 
-ROOT = Path(__file__).parents[2]
 AHEAD = {"max_staleness": 1, "mismatch_cap": 2.0, "budget_steps": 10_000}
 
 
@@ -223,27 +220,11 @@ def same(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
     return all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
 
 
-_KILLED = """
-import sys
-import torch
-torch.set_num_threads(1)
-from pathlib import Path
-from tests.trainers.tiny_training import trainer
-given = {"max_staleness": 1, "mismatch_cap": 2.0, "budget_steps": 10_000}
-trainer("grpo", Path(sys.argv[1]), iterations=60, **given).run()
-"""
-
-
 @pytest.mark.skipif(os.name != "posix", reason="SIGKILL is POSIX")
 def test_a_run_ahead_is_the_same_to_the_bit_though_it_was_killed(tmp_path: Path) -> None:
     out = tmp_path / "killed"
-    child = subprocess.Popen([sys.executable, "-c", _KILLED, str(out)], cwd=ROOT)
-    while child.poll() is None and not checkpoints(out / "checkpoints"):
-        time.sleep(0.01)
-    child.send_signal(signal.SIGKILL)
-    child.wait()
+    stopped(signal.SIGKILL, "grpo", out, iterations=60, **AHEAD)
     found = checkpoints(out / "checkpoints")
-    assert found and not (out / "policy").exists()
     last = int(found[-1].name) + 2
     assert list(load_held(found[-1])) == [last - 3]
     whole = trainer("grpo", tmp_path / "whole", iterations=last, **AHEAD)

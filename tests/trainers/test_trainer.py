@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +15,8 @@ import torch
 
 from agentgym_suite.engines.transformers_engine import TransformersEngine
 from agentgym_suite.errors import TrainingError, UsageError
-from agentgym_suite.trainers.checkpoints import checkpoints
 from agentgym_suite.trainers.metrics import METRICS_FILE, read_metrics
-from tests.trainers.tiny_training import policy, trainer
-
-ROOT = Path(__file__).parents[2]
+from tests.trainers.tiny_training import policy, stopped, trainer
 
 
 def weights(model: Any) -> list[torch.Tensor]:
@@ -81,34 +75,13 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_stopped(tmp_path: Path) -> None:
     assert same(weights(whole.learners["critic"].model), weights(resumed.learners["critic"].model))
 
 
-_KILLED = """
-import sys
-import torch
-torch.set_num_threads(1)
-from pathlib import Path
-from tests.trainers.tiny_training import trainer
-trainer("capo", Path(sys.argv[1]), budget_steps=int(sys.argv[2])).run()
-"""
-
-
 @pytest.mark.skipif(os.name != "posix", reason="SIGKILL is POSIX")
 def test_kill_nine_loses_nothing_but_the_iteration_it_hit(tmp_path: Path) -> None:
     budget = 240
     whole = trainer("capo", tmp_path / "whole", budget_steps=budget)
     whole.run()
     out = tmp_path / "killed"
-    child = subprocess.Popen(
-        [sys.executable, "-c", _KILLED, str(out), str(budget)],
-        cwd=ROOT,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
-    while child.poll() is None and not checkpoints(out / "checkpoints"):
-        time.sleep(0.01)
-    child.send_signal(signal.SIGKILL)
-    _, told = child.communicate()
-    assert checkpoints(out / "checkpoints"), told.decode()
-    assert not (out / "policy").exists(), "the child ended before it was killed"
+    stopped(signal.SIGKILL, "capo", out, budget_steps=budget)
     resumed = trainer("capo", out, budget_steps=budget)
     progress = resumed.run()
     assert same(weights(whole.policy), weights(resumed.policy))

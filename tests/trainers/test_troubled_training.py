@@ -6,9 +6,6 @@ import errno
 import math
 import os
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +31,15 @@ from agentgym_suite.trainers.privileged import plain_encode
 from agentgym_suite.trainers.privileged_rows import Privileged
 from agentgym_suite.trainers.task_lists import Played
 from agentgym_suite.trainers.trainer import Trainer
-from tests.trainers.tiny_training import TASKS, configuration, counting, policy, trainer
+from tests.trainers.tiny_training import (
+    TASKS,
+    configuration,
+    counting,
+    policy,
+    stopped,
+    trainer,
+)
 
-ROOT = Path(__file__).parents[2]
 LONG = " ".join(["and so on"] * 200)
 
 
@@ -242,34 +245,14 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
     assert same(before, weights(wider.policy))
 
 
-_INTERRUPTED = """
-import sys
-import torch
-torch.set_num_threads(1)
-from pathlib import Path
-from tests.trainers.tiny_training import trainer
-trainer("capo", Path(sys.argv[1]), budget_steps=int(sys.argv[2])).run()
-"""
-
-
 @pytest.mark.skipif(os.name != "posix", reason="SIGINT is POSIX")
 def test_ctrl_c_ends_at_once_and_the_run_goes_on(tmp_path: Path) -> None:
     budget = 160
     whole = trainer("capo", tmp_path / "whole", budget_steps=budget)
     whole.run()
     out = tmp_path / "stopped"
-    child = subprocess.Popen(
-        [sys.executable, "-c", _INTERRUPTED, str(out), str(budget)],
-        cwd=ROOT,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
-    while child.poll() is None and not checkpoints(out / "checkpoints"):
-        time.sleep(0.01)
-    child.send_signal(signal.SIGINT)
-    _, told = child.communicate()
-    assert told.decode().strip().endswith("KeyboardInterrupt")
-    assert not (out / "policy").exists(), "the child ended before it was stopped"
+    told = stopped(signal.SIGINT, "capo", out, budget_steps=budget)
+    assert told.strip().endswith("KeyboardInterrupt")
     resumed = trainer("capo", out, budget_steps=budget)
     resumed.run()
     assert same(weights(whole.policy), weights(resumed.policy))

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +14,7 @@ import gymnasium as gym
 
 from agentgym_suite.episodes import EpisodeRequest, PlaySettings
 from agentgym_suite.prompts import StepPrompt
+from agentgym_suite.trainers.checkpoints import checkpoints
 from agentgym_suite.trainers.demonstrations import cover, noisy_teacher, play_all
 from agentgym_suite.trainers.run_settings import Configuration, resolve
 from agentgym_suite.trainers.task_lists import Played
@@ -18,6 +24,16 @@ from tests.counting import CountingEnv
 
 SHAPE = TinyShape(hidden=32, layers=1, mlp=48, heads=2, kv_heads=1, head_width=16, window=128)
 TASKS = tuple(f"count-{number}" for number in range(10, 14))
+ROOT = Path(__file__).parents[2]
+_CHILD = """
+import json
+import sys
+import torch
+torch.set_num_threads(1)
+from pathlib import Path
+from tests.trainers.tiny_training import trainer
+trainer(sys.argv[1], Path(sys.argv[2]), **json.loads(sys.argv[3])).run()
+"""
 PLAY = PlaySettings(prompt=StepPrompt("terse"), max_steps=8)
 
 
@@ -82,3 +98,24 @@ def trainer(
         out,
         **(more or {}),
     )
+
+
+def stopped(sign: signal.Signals, algorithm: str, out: Path, **given: Any) -> str:
+    """Train in a process of its own, which gets a signal at its first checkpoint; what it said.
+
+    Its run is not at its end then, or the test has shown nothing.
+    """
+    child = subprocess.Popen(
+        [sys.executable, "-c", _CHILD, algorithm, str(out), json.dumps(given)],
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    while child.poll() is None and not checkpoints(out / "checkpoints"):
+        time.sleep(0.01)
+    child.send_signal(sign)
+    _, told = child.communicate()
+    said = told.decode()
+    assert checkpoints(out / "checkpoints"), said
+    assert not (out / "policy").exists(), "the child ended before it was stopped"
+    return said
