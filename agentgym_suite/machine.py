@@ -48,19 +48,20 @@ def peak_memory_mib() -> float | None:
 
     Linux is asked for what this program held: ``getrusage`` counts what the parent held, too.
     """
-    try:
-        lines = Path("/proc/self/status").read_text("utf-8").splitlines()
-    except OSError:
-        lines = []
-    for line in lines:
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) / 1024
+    told = _status_mib("VmHWM")
+    if told is not None:
+        return told
     try:
         import resource
     except ImportError:  # no POSIX system
         return None
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
+
+
+def memory_mib() -> float | None:
+    """The memory that this process holds now, in MiB; None where the system does not tell."""
+    return _status_mib("VmRSS")
 
 
 def machine() -> dict[str, Any]:
@@ -70,6 +71,16 @@ def machine() -> dict[str, Any]:
         "platform": platform.platform(),
         "cpu": _cpu_model(),
     }
+
+
+def _status_mib(name: str) -> float | None:
+    """A size of this process by its name in Linux' own account of it."""
+    try:
+        lines = Path("/proc/self/status").read_text("utf-8").splitlines()
+    except OSError:
+        return None
+    sizes = (line.split()[1] for line in lines if line.startswith(f"{name}:"))
+    return next((int(size) / 1024 for size in sizes), None)
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

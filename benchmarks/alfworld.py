@@ -35,6 +35,7 @@ import agentgym_suite  # noqa: F401  registers the environment
 from agentgym_suite.alfworld import textworld_worker
 from agentgym_suite.alfworld.game_index import GameRecord
 from agentgym_suite.errors import UsageError
+from agentgym_suite.machine import memory_mib
 
 _FIGURES = Path(__file__).with_suffix(".json")
 _WARM_UP = 40  # games that fill memory and caches first: what is measured is a running process
@@ -235,7 +236,7 @@ def _memory(place: Path, environments: int = 200) -> float:
     first = gym.make("ALFWorld-v0", data=place, split="train")
     first.reset(options={"task_id": 0})
     gc.collect()
-    before = _resident()
+    before = memory_mib() or 0.0
     live = []
     for number in range(environments):
         env = gym.make("ALFWorld-v0", data=place, split="train")
@@ -244,7 +245,7 @@ def _memory(place: Path, environments: int = 200) -> float:
             env.step(command)
         live.append(env)
     gc.collect()
-    grown = _resident() - before
+    grown = (memory_mib() or 0.0) - before
     del live
     return round(grown / environments, 3)
 
@@ -263,13 +264,8 @@ def _endurance(place: Path, episodes: int) -> dict[str, Any]:
         if number in (episodes // 10, episodes // 2, episodes):
             gc.collect()
             maps = len(Path("/proc/self/maps").read_text().splitlines())
-            marks[f"after {number:,}"] = {"MiB": round(_resident(), 1), "mappings": maps}
+            marks[f"after {number:,}"] = {"MiB": round(memory_mib() or 0.0, 1), "mappings": maps}
     return marks
-
-
-def _resident() -> float:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ def measure(side: str, start: Path, rows: Path, repeats: int) -> dict[str, Any]:
     batch = load_batch(rows)
     loaded = peak_memory_mib()
     algorithm = make_algorithm(side, "tiny", minibatch_rows=MINIBATCH_ROWS)
-    iteration = Iteration(algorithm, policy, tokenizer)
+    iteration = Iteration(algorithm, policy, len(tokenizer))
     seconds: dict[str, list[float]] = defaultdict(list)
     found: dict[str, Any] = {"rows": len(batch), "digest": rows_digest(batch)}
     found["tokens"] = sum(len(row.prompt_ids) + len(row.response_ids) for row in batch.rows)

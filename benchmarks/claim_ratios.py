@@ -161,7 +161,9 @@ def measured(
     """
     tasks = household(horizon)[1]
     played = play(policy, tokenizer, tasks, 1, horizon=horizon, max_new_tokens=new_tokens)
-    iteration = Iteration(make_algorithm("capo", "tiny", minibatch_rows=rows), policy, tokenizer)
+    iteration = Iteration(
+        make_algorithm("capo", "tiny", minibatch_rows=rows), policy, len(tokenizer)
+    )
     looks = Looks(iteration)
     batch = iteration.prepare(iteration.score(collate(played.rows)))
     iteration.learn(batch, looks)

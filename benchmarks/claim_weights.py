@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from iterations import ALONE, MICRO_TOKENS, PROMPT, Iteration, household, play
+from iterations import MICRO_TOKENS, PROMPT, Iteration, household, play
 
 from agentgym_suite.engines.chat_tokenizer import TransformersChatTokenizer
 from agentgym_suite.engines.loading import load_policy
@@ -23,6 +23,7 @@ from agentgym_suite.trainers.privileged import plain_encode
 from agentgym_suite.trainers.privileged_rows import Privileged
 from agentgym_suite.trainers.registry import make_algorithm
 from agentgym_suite.trainers.returns import token_means
+from agentgym_suite.trainers.stats import ALONE
 from agentgym_suite.trainers.teachers import own_teacher
 
 TASKS, ROLLOUTS, HORIZON, NEW_TOKENS = 8, 8, 20, 12
@@ -36,7 +37,7 @@ def claim(start: Path, iterations: int) -> dict[str, Any]:
     taspo = make_algorithm("taspo", "tiny")
     without = make_algorithm("taspo", "tiny", weight_range=0.0)
     none = make_algorithm("taspo", "tiny", pi_source="none")
-    learning = Iteration(taspo, policy, tokenizer)
+    learning = Iteration(taspo, policy, len(tokenizer))
     teacher = own_teacher(policy, learning.forward.banned_ids, stays=False)
     privileged = Privileged(
         Hinting(RuleAnalyzer()),

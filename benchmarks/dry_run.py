@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import resource
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from agentgym_suite.machine import memory_mib, peak_memory_mib
 from agentgym_suite.trainers.dry_run import Assumptions, plan_of
 from agentgym_suite.trainers.memory import memory
 from agentgym_suite.trainers.run_settings import Configuration, resolve
@@ -81,14 +80,14 @@ def measure(case: str, out: Path) -> dict[str, float]:
     requests = [EpisodeRequest(task, seed) for task in tasks for seed in range(2)]
     tokenizer = build_tokenizer(cover(play_all(make_env, noisy_teacher(0.5), requests, play)))
     warm_up()
-    before = resident()
+    before = memory_mib() or 0.0
     policy = build_policy(tokenizer, shape=SHAPE)
     Trainer(settings, policy, tokenizer, Played(make_env, tasks), out).run()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    peak = peak_memory_mib() or 0.0
     first = json.loads((out / "metrics.jsonl").read_text("utf-8").splitlines()[0])
     return {
-        "before": before,
-        "peak": peak,
+        "before": before * 2**20,
+        "peak": peak * 2**20,
         "prompt": first["rollout/prompt_tokens"],
         "reply": first["rollout/response_tokens"],
         "vocabulary": float(policy.config.vocab_size),
@@ -102,12 +101,6 @@ def warm_up() -> None:
     width = torch.ones(64, 64, requires_grad=True)
     torch.optim.AdamW([width]).step()
     (width @ width).sum().backward()
-
-
-def resident() -> float:
-    """Bytes of this process in memory now."""
-    pages = int(Path("/proc/self/statm").read_text("utf-8").split()[1])
-    return float(pages * os.sysconf("SC_PAGE_SIZE"))
 
 
 def estimated(case: str, found: dict[str, float]) -> float:

@@ -13,10 +13,29 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from gpu_work import Machine, Rows, Work, plan_of, play, prompts_of, rows_of, sizes
+from gpu_work import (
+    VALUE_ROWS,
+    Machine,
+    Rows,
+    Work,
+    plan_of,
+    play,
+    prompts_of,
+    rows_of,
+    sizes,
+    value_rows,
+)
 
 Found = dict[str, Any]
 ALGORITHMS = ("ppo", "capo", "sapo_ar")
+PHASES = {
+    "old policy": "passes",
+    "reference": "passes",
+    "values of the critic": "passes",
+    "update of the policy": "policy",
+    "update of the critic": "critic",
+}
+"""Steps of an iteration -> what they are told as; advantages take no device."""
 
 
 def rollout(machine: Machine, work: Work) -> Found:
@@ -36,8 +55,7 @@ def rollout(machine: Machine, work: Work) -> Found:
     seconds = {}
     prompts, replies = play(machine, model, work, count, seconds)
     decoding = seconds["rollout"] - reading
-    words = shape.vocabulary
-    forward = Forward(banned_ids=(words - 2, words - 1))
+    forward = Forward(banned_ids=value_rows(work))
     apart = []
     with torch.no_grad():
         for prompt, reply in list(zip(prompts, replies, strict=True))[:4]:
@@ -161,75 +179,43 @@ def _response_pass(model: Any, prompts: Rows, answers: Rows, work: Work, **how: 
 def iteration(machine: Machine, work: Work, name: str) -> Found:
     """One iteration of an algorithm over the same rows as any other's, with the same reference."""
     import torch
+    from iterations import Iteration
 
     from agentgym_suite.trainers.batch import collate
-    from agentgym_suite.trainers.logprobs import Forward
-    from agentgym_suite.trainers.minibatch import minibatches
-    from agentgym_suite.trainers.models import frozen_copy, make_critic
-    from agentgym_suite.trainers.passes import critic_pass, old_policy_pass, reference_pass
+    from agentgym_suite.trainers.durations import operations
+    from agentgym_suite.trainers.memory import memory
     from agentgym_suite.trainers.registry import make_algorithm
-    from agentgym_suite.trainers.stats import OneRank
-    from agentgym_suite.trainers.update import Learner, Tally, update_critic, update_policy
-    from agentgym_suite.trainers.value_basis import equalise_value_rows
 
     algorithm = make_algorithm(
         name, kl_coef=1e-3, entropy_coef=0.0, minibatch_rows=work.minibatch_rows
     )
-    needs, settings = algorithm.needs, algorithm.config
-    model, words = machine.model(work), work.model["vocab_size"]
-    values = (words - 2, words - 1)
-    if needs.value_tokens:
-        equalise_value_rows(model.get_output_embeddings().weight, values)
-    forward = Forward(
-        banned_ids=values,
-        value_ids=values if needs.value_tokens else None,
-        entropy=needs.entropy,
+    model, words = machine.model(work), work.model["vocab_size"] - VALUE_ROWS
+    taken = Iteration(
+        algorithm, model, words, micro_tokens=work.micro_tokens, clock=machine.seconds
     )
-    learner = Learner.make(model, 1e-6, warmup=0, grad_clip=1.0, decay=0.01)
-    reference = frozen_copy(model)
-    critic = None
-    if needs.critic != "none":
-        critic = Learner.make(make_critic(model), 1e-5, warmup=0, grad_clip=1.0, decay=0.01)
     play(machine, model, replace(work, reply=2), 2, {})
     seconds: dict[str, float] = {}
-    count, alone, tokens = work.trajectories * work.steps, OneRank(), work.micro_tokens
-    prompts, replies = play(machine, model, work, count, seconds)
-    batch = collate(rows_of(work, prompts, replies))
-    with machine.timed(seconds, "passes"):
-        batch = old_policy_pass(batch, model, algorithm, forward, tokens)
-        batch = reference_pass(batch, reference, forward, tokens)
-        if critic is not None:
-            batch = critic_pass(batch, critic.model, needs.critic, tokens)
+    prompts, replies = play(machine, model, work, work.trajectories * work.steps, seconds)
+    batch = taken.score(collate(rows_of(work, prompts, replies)))
     assert batch.old_logprobs is not None
     old = float(batch.old_logprobs.sum() / batch.response_mask.sum())
-    batch = algorithm.prepare(batch, alone).batch
-    import numpy as np
-
-    tally, chance = Tally(), np.random.Generator(np.random.PCG64(0))
-    unit, rows = settings.minibatch_unit, settings.minibatch_rows
-    for numbers in minibatches(batch, unit=unit, rows=rows, chance=chance):
-        part = batch.select(numbers)
-        with machine.timed(seconds, "policy"):
-            update_policy(learner, part, algorithm, forward, alone, most_tokens=tokens, tally=tally)
-        if critic is not None:
-            with machine.timed(seconds, "critic"):
-                update_critic(critic, part, algorithm, alone, most_tokens=tokens, tally=tally)
+    learned = taken.learn(taken.prepare(batch))
+    for phase, spent in taken.seconds.items():
+        if phase in PHASES:
+            seconds[PHASES[phase]] = seconds.get(PHASES[phase], 0.0) + spent
     plan = plan_of(machine, work, algorithm)
-    from agentgym_suite.trainers.durations import operations
-    from agentgym_suite.trainers.memory import memory
-
-    work_done = operations(plan)
+    needed = operations(plan)
     sampled = json.dumps([list(reply.ids) for reply in replies]).encode()
-    learned = work_done.policy + work_done.critic + work_done.passes
     return {
         "seconds": seconds,
         "total_seconds": sum(seconds.values()),
-        "learning_operations_per_s": learned / (sum(seconds.values()) - seconds["rollout"]),
+        "learning_operations_per_s": (needed.policy + needed.critic + needed.passes)
+        / (sum(seconds.values()) - seconds["rollout"]),
         "peak_bytes": machine.peak_bytes,
         "estimated_bytes": memory(plan).peak,
         "replies_digest": hashlib.sha256(sampled).hexdigest()[:16],
         "old_logprob": old,
-        "gradient_norm": tally.summary()["grad/policy"],
+        "gradient_norm": learned["grad/policy"],
         "weights_finite": all(bool(torch.isfinite(w).all()) for w in model.parameters()),
     }
 

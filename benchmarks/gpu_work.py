@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import resource
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from agentgym_suite.machine import memory_mib, peak_memory_mib
+
 Rows = Sequence[Sequence[int]]
+VALUE_ROWS = 2
+"""Rows of the network that are read as values and never sampled, the last ones."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ def _qwen3(
         "head_dim": width,
         "intermediate_size": mlp,
         "vocab_size": words,
+        "tie_word_embeddings": True,
     }
 
 
@@ -61,11 +63,9 @@ class Machine:
     """The device, its clock and its memory."""
 
     def __init__(self) -> None:
+        import iterations  # noqa: F401  (counted as there before)
         import torch
         from transformers import Qwen3ForCausalLM  # noqa: F401
-
-        import agentgym_suite.engines.transformers_engine
-        import agentgym_suite.trainers.update  # noqa: F401  (counted as there before)
 
         self.cuda = torch.cuda.is_available()
         self.device = torch.device("cuda" if self.cuda else "cpu")
@@ -73,22 +73,21 @@ class Machine:
         self._torch = torch
         if not self.cuda:
             torch.set_num_threads(1)
-        self._base = self._resident()
+        self._base = memory_mib() or 0.0
 
     @contextmanager
     def timed(self, seconds: dict[str, float], name: str) -> Iterator[None]:
         """Add what the block takes; on a processor, its own seconds."""
-        began = self._now()
+        began = self.seconds()
         yield
-        seconds[name] = seconds.get(name, 0.0) + self._now() - began
+        seconds[name] = seconds.get(name, 0.0) + self.seconds() - began
 
     @property
     def peak_bytes(self) -> float:
         """The most that tensors took; on a processor, resident memory above the start."""
         if self.cuda:
             return float(self._torch.cuda.max_memory_allocated())
-        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        return float(most - self._base)
+        return ((peak_memory_mib() or 0.0) - self._base) * 2**20
 
     def peak_operations(self) -> tuple[float, str]:
         """Operations a second: of the card's data sheet, else of a large product of matrices."""
@@ -118,7 +117,6 @@ class Machine:
 
         config = Qwen3Config(
             **work.model,
-            tie_word_embeddings=True,
             max_position_embeddings=8_192,
             bos_token_id=None,
             eos_token_id=None,
@@ -128,38 +126,28 @@ class Machine:
         with self.device:
             model = Qwen3ForCausalLM(config)
         model.generation_config.eos_token_id = None
+        model.generation_config.suppress_tokens = list(value_rows(work))
         return model.to(self.dtype).eval()
 
-    def _now(self) -> float:
+    def seconds(self) -> float:
+        """A clock: of the wall when the device is done; on a processor, its own seconds."""
         if self.cuda:
             self._torch.cuda.synchronize()
             return time.perf_counter()
         return time.process_time()
 
-    def _resident(self) -> float:
-        if self.cuda:
-            return 0.0
-        pages = int(Path("/proc/self/statm").read_text("utf-8").split()[1])
-        return float(pages * os.sysconf("SC_PAGE_SIZE"))
+
+def value_rows(work: Work) -> tuple[int, ...]:
+    """Their ids."""
+    rows = work.model["vocab_size"]
+    return tuple(range(rows - VALUE_ROWS, rows))
 
 
 def sizes(work: Work) -> Any:
     """The model's sizes, as the dry run knows them."""
-    from agentgym_suite.trainers.architectures import Architecture
+    from agentgym_suite.trainers.architectures import architecture_of
 
-    model = work.model
-    return Architecture(
-        name="random",
-        hidden=model["hidden_size"],
-        layers=model["num_hidden_layers"],
-        heads=model["num_attention_heads"],
-        kv_heads=model["num_key_value_heads"],
-        head_width=model["head_dim"],
-        mlp=model["intermediate_size"],
-        vocabulary=model["vocab_size"],
-        tied=True,
-        query_key_norm=True,
-    )
+    return architecture_of("random", {"model_type": "qwen3", **work.model})
 
 
 def prompts_of(work: Work, count: int) -> list[list[int]]:
@@ -169,7 +157,7 @@ def prompts_of(work: Work, count: int) -> list[list[int]]:
     chance = np.random.Generator(np.random.PCG64(0))
     lengths = np.linspace(*work.prompts, count).astype(int)
     chance.shuffle(lengths)
-    words = work.model["vocab_size"] - 2
+    words = work.model["vocab_size"] - VALUE_ROWS
     return [chance.integers(0, words, length).tolist() for length in lengths]
 
 
@@ -178,9 +166,8 @@ def play(machine: Machine, model: Any, work: Work, count: int, seconds: dict[str
     from agentgym_suite.engines.tokens import Sampling
     from agentgym_suite.engines.transformers_engine import TransformersEngine
 
-    words = work.model["vocab_size"]
     engine = TransformersEngine(model, policy_version="0", max_rows=count)
-    sampling = Sampling(max_new_tokens=work.reply, banned_ids=(words - 2, words - 1))
+    sampling = Sampling(max_new_tokens=work.reply, banned_ids=value_rows(work))
     prompts = prompts_of(work, count)
     with machine.timed(seconds, "rollout"):
         replies = engine.generate(prompts, sampling, list(range(count)))

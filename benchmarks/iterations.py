@@ -30,7 +30,7 @@ from agentgym_suite.trainers.logprobs import Forward
 from agentgym_suite.trainers.minibatch import minibatches
 from agentgym_suite.trainers.models import frozen_copy, make_critic
 from agentgym_suite.trainers.passes import critic_pass, old_policy_pass, reference_pass
-from agentgym_suite.trainers.stats import OneRank
+from agentgym_suite.trainers.stats import ALONE
 from agentgym_suite.trainers.task_lists import select_tasks
 from agentgym_suite.trainers.update import Learner, Tally, update_critic, update_policy
 from agentgym_suite.trainers.value_basis import equalise_value_rows, value_token_ids
@@ -39,7 +39,6 @@ ENV = "ALFWorld-v0"
 PROMPT = "terse"
 MOST_ADMISSIBLE = 15
 MICRO_TOKENS = 4_096
-ALONE = OneRank()
 
 
 def household(horizon: int) -> tuple[MakeEnv, list[str]]:
@@ -95,26 +94,36 @@ def rows_digest(batch: StepBatch) -> str:
 
 
 class Iteration:
-    """The networks that an algorithm trains, with CPU seconds of every step.
+    """The networks that an algorithm trains, with the seconds of every step.
 
     Args:
         algorithm: with its settings.
         policy: trained in place.
-        tokenizer: of it.
+        words: ids of its vocabulary; rows of the network behind them are never sampled.
         warmup: optimizer steps over which the learning rates rise.
+        micro_tokens: padded tokens of a micro-batch.
+        clock: what seconds are taken from; by default those of the processor.
 
     Attributes:
-        seconds: phase -> CPU seconds so far.
+        seconds: phase -> seconds so far.
     """
 
     def __init__(
-        self, algorithm: Algorithm, policy: Any, tokenizer: Any, *, warmup: int = 0
+        self,
+        algorithm: Algorithm,
+        policy: Any,
+        words: int,
+        *,
+        warmup: int = 0,
+        micro_tokens: int = MICRO_TOKENS,
+        clock: Callable[[], float] = time.process_time,
     ) -> None:
         config, needs = algorithm.config, algorithm.needs
         self.algorithm, self.policy = algorithm, policy
         self.seconds: dict[str, float] = defaultdict(float)
+        self._micro_tokens, self._clock = micro_tokens, clock
         rows = policy.get_output_embeddings().weight
-        value_ids = value_token_ids(len(tokenizer), rows.shape[0]) if needs.value_tokens else None
+        value_ids = value_token_ids(words, rows.shape[0]) if needs.value_tokens else None
         if value_ids is not None:
             equalise_value_rows(rows, value_ids)
         self.forward = Forward(
@@ -134,15 +143,16 @@ class Iteration:
 
     def score(self, batch: StepBatch) -> StepBatch:
         """The frozen columns that the algorithm needs."""
+        tokens = self._micro_tokens
         with self.timed("old policy"):
-            batch = old_policy_pass(batch, self.policy, self.algorithm, self.forward, MICRO_TOKENS)
+            batch = old_policy_pass(batch, self.policy, self.algorithm, self.forward, tokens)
         if self.reference is not None:
             with self.timed("reference"):
-                batch = reference_pass(batch, self.reference, self.forward, MICRO_TOKENS)
+                batch = reference_pass(batch, self.reference, self.forward, tokens)
         if self.critic is not None:
             with self.timed("values of the critic"):
                 kind = self.algorithm.needs.critic
-                batch = critic_pass(batch, self.critic.model, kind, MICRO_TOKENS)
+                batch = critic_pass(batch, self.critic.model, kind, tokens)
         return batch
 
     def prepare(self, batch: StepBatch) -> StepBatch:
@@ -177,7 +187,7 @@ class Iteration:
                     self.algorithm,
                     self.forward,
                     ALONE,
-                    most_tokens=MICRO_TOKENS,
+                    most_tokens=self._micro_tokens,
                     tally=tally,
                 )
             if self.critic is not None:
@@ -187,17 +197,17 @@ class Iteration:
                         part,
                         self.algorithm,
                         ALONE,
-                        most_tokens=MICRO_TOKENS,
+                        most_tokens=self._micro_tokens,
                         tally=tally,
                     )
         return tally.summary()
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:
-        """Add the CPU seconds of a block to a phase."""
-        began = time.process_time()
+        """Add the seconds of a block to a phase."""
+        began = self._clock()
         yield
-        self.seconds[phase] += time.process_time() - began
+        self.seconds[phase] += self._clock() - began
 
 
 def largest_gap(one: Tensor, other: Tensor) -> float:

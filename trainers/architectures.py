@@ -138,7 +138,7 @@ def architecture(model: str) -> Architecture:
     """
     file = Path(model) / "config.json"
     if file.is_file():
-        return _of_config(model, json.loads(file.read_text("utf-8")))
+        return architecture_of(model, json.loads(file.read_text("utf-8")))
     known = known_architectures()
     for name, found in known.items():
         if model.lower() in (name.lower(), name.lower().rpartition("/")[2]):
@@ -146,7 +146,16 @@ def architecture(model: str) -> Architecture:
     raise UsageError(f"the model {model!r} is not known; give its folder, or one of {list(known)}")
 
 
-def _of_config(name: str, config: Mapping[str, Any]) -> Architecture:
+def architecture_of(name: str, config: Mapping[str, Any]) -> Architecture:
+    """The sizes of a model, by what its ``config.json`` holds.
+
+    Args:
+        name: how it is called.
+        config: of transformers.
+
+    Raises:
+        UsageError: it is of another family.
+    """
     family = config.get("model_type")
     if family not in _FAMILIES:
         raise UsageError(
