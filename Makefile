@@ -137,7 +137,6 @@ benchmark-overlap: $(VENVS)/train/ready ## an iteration with slow environments: 
 official-suites: $(VENVS)/test/ready ## the four official ALFWorld suites, oracle and random
 	@$(VENVS)/test/bin/python benchmarks/official_suites.py --report benchmarks/official_suites.json
 
-.PHONY: benchmark-dry-run benchmark-gpu
 benchmark-dry-run: $(VENVS)/train/ready ## the dry run's memory beside the peak of a training on this processor
 	@$(VENVS)/train/bin/python benchmarks/dry_run.py
 

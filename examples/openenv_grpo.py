@@ -26,7 +26,7 @@ from agentgym_suite.trainers.logprobs import Forward
 from agentgym_suite.trainers.passes import old_policy_pass
 from agentgym_suite.trainers.registry import make_algorithm
 from agentgym_suite.trainers.rows import StepRow
-from agentgym_suite.trainers.stats import OneRank
+from agentgym_suite.trainers.stats import ALONE
 from agentgym_suite.trainers.update import Learner, Tally, update_policy
 
 
@@ -102,14 +102,14 @@ def train(
                 for trial in range(rollouts):
                     rows += trajectory(client, engine, task, f"{iteration}.{task}", trial)
         batch = old_policy_pass(collate(rows), model, algorithm, forward, 4096)
-        prepared = algorithm.prepare(batch, OneRank())
+        prepared = algorithm.prepare(batch, ALONE)
         tally = Tally()
         update_policy(
             learner,
             prepared.batch,
             algorithm,
             forward,
-            OneRank(),
+            ALONE,
             most_tokens=4096,
             tally=tally,
         )

@@ -33,8 +33,8 @@ class Rates:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Operations:
-    """Floating-point operations of an iteration in one process.
+class Spent:
+    """What an iteration takes in one process, by what it is taken for.
 
     Attributes:
         prompts: reading every prompt.
@@ -56,20 +56,16 @@ class Operations:
         return self.prompts + self.tokens + self.passes + self.policy + self.critic
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Durations:
-    """Seconds of an iteration."""
+class Operations(Spent):
+    """Floating-point operations."""
 
-    prompts: float
-    tokens: float
-    passes: float
-    policy: float
-    critic: float
+    __slots__ = ()
 
-    @property
-    def total(self) -> float:
-        """All of them."""
-        return self.prompts + self.tokens + self.passes + self.policy + self.critic
+
+class Durations(Spent):
+    """Seconds."""
+
+    __slots__ = ()
 
 
 def trunk_operations(model: Architecture, tokens: float) -> float:

@@ -28,7 +28,7 @@ from agentgym_suite.trainers.ratios import (
 from agentgym_suite.trainers.registry import ALGORITHMS, algorithm_spec, make_algorithm
 from agentgym_suite.trainers.returns import token_means
 from agentgym_suite.trainers.rows import StepRow
-from agentgym_suite.trainers.stats import OneRank
+from agentgym_suite.trainers.stats import ALONE
 from agentgym_suite.trainers.verl_settings import (
     LOOP,
     PREFIX,
@@ -73,7 +73,7 @@ def estimator(name: str) -> Callable[..., Estimates]:
                 "trainer.v1.trainer_mode=agentgym"
             )
         batch = _one_step_each(token_level_rewards, response_mask, index)
-        targets = algorithm.prepare(batch, OneRank()).batch.targets
+        targets = algorithm.prepare(batch, ALONE).batch.targets
         assert targets is not None
         found = targets.advantages.to(token_level_rewards)
         return found, found

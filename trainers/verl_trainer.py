@@ -25,7 +25,7 @@ from agentgym_suite.trainers.batch import StepBatch
 from agentgym_suite.trainers.hinting import Hinting
 from agentgym_suite.trainers.offline_analyzers import RuleAnalyzer
 from agentgym_suite.trainers.privileged import PI_TOKENS
-from agentgym_suite.trainers.stats import OneRank
+from agentgym_suite.trainers.stats import ALONE
 from agentgym_suite.trainers.verl_rows import (
     READ,
     REAL,
@@ -101,7 +101,7 @@ class StepTrainer(PPOTrainerSync):  # type: ignore[misc]
         if self.algorithm.needs.teacher == "privileged":
             played, told = self._rescoring().told(played, carried(data), self.global_steps)
             metrics.update({f"{TRAINER}/{name}": value for name, value in told.items()})
-        prepared = self.algorithm.prepare(played, OneRank())
+        prepared = self.algorithm.prepare(played, ALONE)
         metrics.update({f"{TRAINER}/{name}": value for name, value in prepared.metrics.items()})
         return tq.kv_batch_put(
             keys=batch.keys,
