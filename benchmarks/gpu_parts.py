@@ -11,12 +11,12 @@ import inspect
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from gpu_work import (
     VALUE_ROWS,
     Machine,
-    Rows,
     Work,
     plan_of,
     play,
@@ -84,6 +84,7 @@ def rollout(machine: Machine, work: Work) -> Found:
 def update(machine: Machine, work: Work, side: str) -> Found:
     """Forward and backward over the same rows, padded, in buckets of one length, or packed."""
     import torch
+    from learning_passes import padded_pass, response_pass
 
     from agentgym_suite.trainers.durations import trunk_operations
     from agentgym_suite.trainers.hidden_states import boundary_states
@@ -93,15 +94,19 @@ def update(machine: Machine, work: Work, side: str) -> Found:
     model, shape = machine.model(work), sizes(work)
     prompts = prompts_of(work, work.compared)
     answers = [prompt[: work.reply] for prompt in reversed(prompts)]
-    passes = {"padded": padded_pass, "bucketed": bucketed_pass, "packed": packed_pass}
+    passes = {
+        "padded": padded_pass,
+        "bucketed": response_pass,
+        "packed": partial(response_pass, packed=True),
+    }
     learn = passes[side]
-    learn(model, prompts[:1], answers[:1], work)
+    learn(model, prompts[:1], answers[:1], work.micro_tokens)
     seconds: dict[str, float] = {}
     model.zero_grad(set_to_none=True)
     if machine.cuda:
         torch.cuda.reset_peak_memory_stats()
     with machine.timed(seconds, "update"):
-        loss = learn(model, prompts, answers, work)
+        loss = learn(model, prompts, answers, work.micro_tokens)
     norm = torch.stack(
         [w.grad.float().norm() for w in model.parameters() if w.grad is not None]
     ).norm()
@@ -118,62 +123,6 @@ def update(machine: Machine, work: Work, side: str) -> Found:
         "loss": loss,
         "gradient_norm": float(norm),
     }
-
-
-def padded_pass(model: Any, prompts: Rows, answers: Rows, work: Work) -> float:
-    """Rows in the order they come, padded to the longest, with the logits of every position."""
-    import torch
-
-    whole = [[*prompt, *answer] for prompt, answer in zip(prompts, answers, strict=True)]
-    longest = max(map(len, whole))
-    at_once = max(1, work.micro_tokens // longest)
-    sampled, total = sum(map(len, answers)), 0.0
-    for start in range(0, len(whole), at_once):
-        rows = whole[start : start + at_once]
-        ids = torch.tensor([row + [0] * (longest - len(row)) for row in rows], device=model.device)
-        mask = torch.tensor(
-            [[1] * len(row) + [0] * (longest - len(row)) for row in rows], device=model.device
-        )
-        chosen = torch.zeros(ids.shape, dtype=torch.bool, device=model.device)
-        for number, row in enumerate(rows):
-            chosen[number, len(row) - len(answers[start + number]) : len(row)] = True
-        logits = model(input_ids=ids, attention_mask=mask, use_cache=False).logits.float()
-        logprobs = logits[:, :-1].log_softmax(-1).gather(2, ids[:, 1:, None])[..., 0]
-        loss = -logprobs[chosen[:, 1:]].sum() / sampled
-        loss.backward()
-        total += float(loss.detach())
-    return total
-
-
-def bucketed_pass(model: Any, prompts: Rows, answers: Rows, work: Work) -> float:
-    """What the trainer does."""
-    return _response_pass(model, prompts, answers, work)
-
-
-def packed_pass(model: Any, prompts: Rows, answers: Rows, work: Work) -> float:
-    """The same with rows one behind the other."""
-    return _response_pass(model, prompts, answers, work, packed=True)
-
-
-def _response_pass(model: Any, prompts: Rows, answers: Rows, work: Work, **how: bool) -> float:
-    import torch
-
-    from agentgym_suite.trainers.hidden_states import boundary_states, length_buckets
-    from agentgym_suite.trainers.logprobs import Forward, token_scores
-
-    lengths = [len(prompt) + len(answer) for prompt, answer in zip(prompts, answers, strict=True)]
-    sampled, total = sum(map(len, answers)), 0.0
-    for numbers in length_buckets(lengths, work.micro_tokens):
-        chosen = [answers[number] for number in numbers]
-        trunk = model.base_model
-        states = boundary_states(trunk, [prompts[number] for number in numbers], chosen, **how)
-        flat = torch.cat([states[n, : len(answer)] for n, answer in enumerate(chosen)])
-        ids = torch.tensor([token for answer in chosen for token in answer], device=model.device)
-        scores = token_scores(flat, model.get_output_embeddings(), ids, Forward()).logprobs
-        loss = -scores.sum() / sampled
-        loss.backward()
-        total += float(loss.detach())
-    return total
 
 
 def iteration(machine: Machine, work: Work, name: str) -> Found:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
+
+from agentgym_suite.machine import peak_memory_mib
 
 VOCABULARY = 151_936
 RESPONSE = 50
@@ -54,69 +55,34 @@ def make_model() -> Any:
     return Qwen3ForCausalLM(config).eval()
 
 
-def padded_pass(model: Any, prompts: list[list[int]], responses: list[list[int]]) -> float:
-    """Full logits of every position of rows padded to the longest."""
-    import torch
-
-    rows = [[*prompt, *response] for prompt, response in zip(prompts, responses, strict=True)]
-    longest = max(map(len, rows))
-    ids = torch.tensor([row + [0] * (longest - len(row)) for row in rows])
-    mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows])
-    chosen = torch.zeros(ids.shape, dtype=torch.bool)
-    for number, row in enumerate(rows):
-        chosen[number, len(row) - RESPONSE : len(row)] = True
-    logits = model(input_ids=ids, attention_mask=mask).logits.float()
-    logprobs = logits[:, :-1].log_softmax(-1).gather(2, ids[:, 1:, None])[..., 0]
-    loss = -logprobs[chosen[:, 1:]].mean()
-    loss.backward()
-    return float(loss.detach())
-
-
-def response_pass(model: Any, prompts: list[list[int]], responses: list[list[int]]) -> float:
-    """What the trainer does."""
-    import torch
-
-    from agentgym_suite.trainers.hidden_states import boundary_states, length_buckets
-    from agentgym_suite.trainers.logprobs import Forward, token_scores
-
-    settings = Forward()
-    total, tokens = 0.0, sum(map(len, responses))
-    sizes = [len(p) + len(r) for p, r in zip(prompts, responses, strict=True)]
-    for bucket in length_buckets(sizes, MICRO_TOKENS):
-        chosen = [responses[number] for number in bucket]
-        states = boundary_states(model.base_model, [prompts[number] for number in bucket], chosen)
-        ids = torch.tensor(chosen).flatten()
-        flat = states[:, :-1].reshape(len(ids), -1)
-        scores = token_scores(flat, model.get_output_embeddings(), ids, settings)
-        loss = -scores.logprobs.sum() / tokens
-        loss.backward()
-        total += float(loss.detach())
-    return total
-
-
-SIDES = {"padded": padded_pass, "response": response_pass}
+SIDES = ("padded", "response")
 
 
 def measure(side: str, repeats: int) -> dict[str, float]:
     """One side in this process: best seconds, peak memory, loss, norm of the gradient."""
     import torch
+    from learning_passes import padded_pass, response_pass
 
     torch.set_num_threads(1)
     model = make_model()
-    rows = make_rows()
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    prompts, responses = make_rows()
+    whole = len(prompts) * (max(map(len, prompts)) + RESPONSE)
+    learn, at_once = {"padded": (padded_pass, whole), "response": (response_pass, MICRO_TOKENS)}[
+        side
+    ]
+    before = peak_memory_mib() or 0.0
     seconds = []
     for _ in range(repeats):
         model.zero_grad(set_to_none=True)
         began = time.process_time()
-        loss = SIDES[side](model, *rows)
+        loss = learn(model, prompts, responses, at_once)
         seconds.append(time.process_time() - began)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    peak = peak_memory_mib() or 0.0
     norm = torch.stack([w.grad.norm() for w in model.parameters() if w.grad is not None]).norm()
     return {
         "cpu_seconds": min(seconds),
-        "start_mib": before / 1024,
-        "peak_mib": peak / 1024,
+        "start_mib": before,
+        "peak_mib": peak,
         "loss": loss,
         "gradient_norm": float(norm),
     }
@@ -125,7 +91,7 @@ def measure(side: str, repeats: int) -> dict[str, float]:
 def main() -> int:
     """Run both sides and compare."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--side", choices=sorted(SIDES))
+    parser.add_argument("--side", choices=SIDES)
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--report", type=Path)
     args = parser.parse_args()
