@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
-from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from agentgym_suite.errors import UsageError
 from agentgym_suite.trainers.exports import generation_config
+
+Model = TypeVar("Model", bound=PreTrainedModel)
 
 SPECIAL_TOKENS = ("<pad>", "<bos>", "<eos>", "<unk>", "<obs>", "<act>", "<pi>", "</pi>")
 """In the order of their ids."""
@@ -145,8 +148,22 @@ def build_policy(
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
     )
+    return random_model(Qwen3ForCausalLM, config, tokenizer, seed=seed)
+
+
+def random_model(
+    kind: Callable[[Any], Model], config: Any, tokenizer: PreTrainedTokenizerFast, *, seed: int
+) -> Model:
+    """A network with random weights that decodes with a tokenizer.
+
+    Args:
+        kind: the network's class.
+        config: its configuration.
+        tokenizer: gives the end token; rows of the network behind its words are never sampled.
+        seed: of the weights; torch's own generator is left as it was.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = Qwen3ForCausalLM(config)
+        model = kind(config)
     model.generation_config = generation_config(tokenizer, rows=config.vocab_size)
     return model.eval()

@@ -14,7 +14,6 @@ from transformers import Starcoder2Config, Starcoder2ForCausalLM
 
 from agentgym_suite.engines.chat_tokenizer import TransformersChatTokenizer
 from agentgym_suite.prompts import prompt_template
-from agentgym_suite.trainers.exports import generation_config
 from agentgym_suite.trainers.fsdp import FsdpRanks
 from agentgym_suite.trainers.hinting import Hinting
 from agentgym_suite.trainers.offline_analyzers import RuleAnalyzer
@@ -23,7 +22,7 @@ from agentgym_suite.trainers.privileged_rows import Privileged
 from agentgym_suite.trainers.ranks import ONE_PROCESS, Ranks
 from agentgym_suite.trainers.reading import full
 from agentgym_suite.trainers.task_lists import Played
-from agentgym_suite.trainers.tiny_policy import VALUE_ROWS, build_tokenizer
+from agentgym_suite.trainers.tiny_policy import VALUE_ROWS, build_tokenizer, random_model
 from agentgym_suite.trainers.trainer import Trainer
 from tests.trainers.tiny_training import TASKS, configuration, counting, words
 
@@ -93,11 +92,8 @@ def wide_policy(seed: int = 0) -> tuple[Any, Any]:
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
     )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = Starcoder2ForCausalLM(config)
-    model.generation_config = generation_config(tokenizer, rows=config.vocab_size)
-    return model.double().eval(), tokenizer
+    model = random_model(Starcoder2ForCausalLM, config, tokenizer, seed=seed)
+    return model.double(), tokenizer
 
 
 def trained(job: Job, out: Path, ranks: Ranks = ONE_PROCESS, **more: Any) -> State:
