@@ -252,7 +252,8 @@ def test_ctrl_c_ends_at_once_and_the_run_goes_on(tmp_path: Path) -> None:
     whole.run()
     out = tmp_path / "stopped"
     told = stopped(signal.SIGINT, "capo", out, budget_steps=budget)
-    assert told.strip().endswith("KeyboardInterrupt")
+    # an event loop that was not made yet may complain behind it, of its own end
+    assert "KeyboardInterrupt" in told.splitlines()
     resumed = trainer("capo", out, budget_steps=budget)
     resumed.run()
     assert same(weights(whole.policy), weights(resumed.policy))

@@ -116,6 +116,7 @@ def stopped(sign: signal.Signals, algorithm: str, out: Path, **given: Any) -> st
     child.send_signal(sign)
     _, told = child.communicate()
     said = told.decode()
+    assert child.returncode == -sign, said
     assert checkpoints(out / "checkpoints"), said
     assert not (out / "policy").exists(), "the child ended before it was stopped"
     return said
