@@ -166,4 +166,5 @@ def random_model(
         torch.manual_seed(seed)
         model = kind(config)
     model.generation_config = generation_config(tokenizer, rows=config.vocab_size)
-    return model.eval()
+    model.eval()
+    return model
