@@ -11,15 +11,15 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import (
     AbstractContextManager,
     contextmanager,
     nullcontext,
 )
 from pathlib import Path
-from typing import Any
 
+from agentgym_suite.coroutines import complete
 from agentgym_suite.episodes import AgentFactory, Episode, EpisodeRequest, PlaySettings
 from agentgym_suite.evaluation.episode_keys import EpisodeKey
 from agentgym_suite.evaluation.open_suites import OpenEnvironment, OpenSuite
@@ -77,7 +77,7 @@ def run_suite(
         stop = stop or Stop()
         with cluster(options):
             played = _Collector(run, agent, options, len(plan), on_progress)
-            _complete(_play_all(opened.environments, plan, played, stop))
+            complete(_play_all(opened.environments, plan, played, stop))
         run.update(
             ended_at=timestamp(),
             setup_s=opened.setup_s,
@@ -274,32 +274,3 @@ async def _play_environment(
         async for episode in episodes:
             if played.take(env_id, episode):
                 queue.put_back(episode)
-
-
-def _complete(work: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine to its end, also where an event loop runs already (a notebook)."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        _run(work)
-        return
-    raised: list[BaseException] = []
-
-    def in_thread() -> None:
-        try:
-            asyncio.run(work)
-        except BaseException as error:
-            raised.append(error)
-
-    thread = threading.Thread(target=in_thread, name="evaluation")
-    thread.start()
-    thread.join()
-    if raised:
-        raise raised[0]
-
-
-def _run(work: Coroutine[Any, Any, None]) -> None:
-    try:
-        asyncio.run(work)
-    except asyncio.CancelledError:
-        raise KeyboardInterrupt from None

@@ -7,7 +7,6 @@ group that lacks one is dropped whole where an algorithm compares its members.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import math
 import time
@@ -16,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 import gymnasium as gym
 
+from agentgym_suite.coroutines import complete
 from agentgym_suite.engines.tokens import ChatTokenizer, Sampling, TokenEngine
 from agentgym_suite.episodes import (
     Episode,
@@ -230,7 +230,7 @@ class Collector:
         """Every request once, in waves of the concurrency, in the order of the requests."""
         size = self._settings.concurrency
         waves = [requests[start : start + size] for start in range(0, len(requests), size)]
-        return [pair for wave in waves for pair in asyncio.run(self._play_wave(wave))]
+        return [pair for wave in waves for pair in complete(self._play_wave(wave))]
 
     async def _play_wave(
         self, requests: Sequence[EpisodeRequest]

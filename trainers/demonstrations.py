@@ -6,7 +6,6 @@ teacher plays a random admissible action now and then, and plans again from wher
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -15,6 +14,7 @@ import gymnasium as gym
 import numpy as np
 
 from agentgym_suite.agents import PolicyAgent, RandomAgent
+from agentgym_suite.coroutines import complete
 from agentgym_suite.episodes import (
     AgentFactory,
     Episode,
@@ -126,7 +126,7 @@ def play_all(
         )
         return [episode async for episode in episodes]
 
-    played = {(e.task_id, e.seed, e.trial): e for e in asyncio.run(play())}
+    played = {(e.task_id, e.seed, e.trial): e for e in complete(play())}
     for episode in played.values():
         if episode.failure is not None:
             raise EnvError(f"task {episode.task_id} cannot be played: {episode.failure.message}")
