@@ -44,7 +44,7 @@ KINDS: dict[str, tuple[RatioKind, float]] = {
 CLIPS = (1e-3, 5e-2)
 """The paper's, and that of the preset ``tiny``."""
 ON_POLICY = 1e-3  # rounding of two forwards, summed over an action
-
+BUCKETS = 4
 
 Parts = Sequence[tuple[Tensor, Tensor, Tensor]]
 """Log-ratios, mask and advantages of each mini-batch, ``[n, R]``."""
@@ -66,10 +66,10 @@ class Looks:
 
 
 def buckets_of(parts: Parts) -> list[tuple[int, int]]:
-    """First and last length of up to three buckets with about as many actions each."""
+    """First and last length of up to four buckets with about as many actions each."""
     lengths = torch.cat([mask.sum(1) for _, mask, _ in parts])
     lengths = lengths[lengths > 0].sort().values.tolist()
-    starts = sorted({lengths[len(lengths) * third // 3] for third in range(3)})
+    starts = sorted({lengths[len(lengths) * part // BUCKETS] for part in range(BUCKETS)})
     ends = [*(start - 1 for start in starts[1:]), lengths[-1]]
     return list(zip(starts, ends, strict=True))
 
@@ -148,7 +148,13 @@ def checks_of(parts: Parts) -> dict[str, bool]:
 
 
 def measured(
-    policy: Any, tokenizer: Any, *, horizon: int, new_tokens: int, rows: int
+    policy: Any,
+    tokenizer: Any,
+    *,
+    horizon: int,
+    new_tokens: Sequence[int],
+    rows: int,
+    learning_rate: float,
 ) -> dict[str, Any]:
     """Play, learn, and tell the family by length.
 
@@ -156,21 +162,37 @@ def measured(
         policy: trained in place.
         tokenizer: of it.
         horizon: most steps of an episode.
-        new_tokens: most tokens of an action.
+        new_tokens: most tokens of an action; several are dealt to the tasks in turn.
         rows: of a mini-batch.
+        learning_rate: of the policy.
     """
-    tasks = household(horizon)[1]
-    played = play(policy, tokenizer, tasks, 1, horizon=horizon, max_new_tokens=new_tokens)
+    tasks, kinds = household(horizon)[1], len(new_tokens)
+    played = [
+        play(
+            policy,
+            tokenizer,
+            tasks[kind::kinds],
+            1,
+            horizon=horizon,
+            max_new_tokens=most,
+            iteration=kind + 1,
+        )
+        for kind, most in enumerate(new_tokens)
+    ]
+    episodes = [episode for collection in played for episode in collection.episodes]
     iteration = Iteration(
-        make_algorithm("capo", "tiny", minibatch_rows=rows), policy, len(tokenizer)
+        make_algorithm("capo", "tiny", minibatch_rows=rows, learning_rate=learning_rate),
+        policy,
+        len(tokenizer),
     )
     looks = Looks(iteration)
-    batch = iteration.prepare(iteration.score(collate(played.rows)))
+    batch = collate([row for collection in played for row in collection.rows])
+    batch = iteration.prepare(iteration.score(batch))
     iteration.learn(batch, looks)
     later = looks.parts[1:]
     return {
-        "episodes": len(played.episodes),
-        "success": sum(e.success for e in played.episodes) / len(played.episodes),
+        "episodes": len(episodes),
+        "success": sum(e.success for e in episodes) / len(episodes),
         "actions": len(batch),
         "tokens_an_action": float(batch.lengths.double().mean()),
         "minibatches": len(looks.parts),
@@ -183,15 +205,29 @@ def measured(
 
 
 def claim(start: Path) -> dict[str, Any]:
-    """Short actions of a policy that was cloned, and long ones of random weights."""
+    """Short actions of a policy that was cloned, and long ones of random weights.
+
+    Random weights take a tenth of the learning rate: at the whole of it every ratio of a long
+    action leaves its range at once, whatever its kind.
+    """
     loaded = load_policy(start, device="cpu")
     random = build_policy(loaded.tokenizer)
     found = {
         "cloned policy": measured(
-            loaded.module, loaded.tokenizer, horizon=20, new_tokens=12, rows=128
+            loaded.module,
+            loaded.tokenizer,
+            horizon=20,
+            new_tokens=(12,),
+            rows=128,
+            learning_rate=3e-4,
         ),
         "random weights, long actions": measured(
-            random, loaded.tokenizer, horizon=3, new_tokens=128, rows=36
+            random,
+            loaded.tokenizer,
+            horizon=3,
+            new_tokens=(2, 8, 32, 128),
+            rows=36,
+            learning_rate=3e-5,
         ),
     }
     checks = {
