@@ -1,4 +1,4 @@
-"""Terms of a loss: surrogates, divergences, entropy, value losses, distillation, aggregation.
+"""Terms of a loss: surrogates, divergences, value losses, distillation, aggregation.
 
 All are elementwise but ``aggregate``, which is the one place where tokens become a number: it
 divides a micro-batch's numerator by denominators of the whole mini-batch.
@@ -62,7 +62,8 @@ def sampled_kl(logprobs: Tensor, ref_logprobs: Tensor, mask: Tensor, kind: KlEst
     """Estimate of KL(π_θ ‖ π_ref) on each sampled token.
 
     With d = log π_ref - log π_θ: k1 = -d, k2 = d²/2, k3 = e^d - d - 1 (J. Schulman, "Approximating
-    KL divergence", 2020; k3 is veRL's ``low_var_kl``). d is held in ±20 and k3 in ±10.
+    KL divergence", 2020; k3 is veRL's ``low_var_kl``). For k3 alone, d is held in ±20 and the value
+    in ±10.
 
     Args:
         logprobs: log π_θ ``[n, R]``; carries the gradient.
@@ -77,25 +78,18 @@ def sampled_kl(logprobs: Tensor, ref_logprobs: Tensor, mask: Tensor, kind: KlEst
         UsageError: no such estimator.
     """
     ref = ref_logprobs.detach().to(logprobs.dtype).masked_fill(~mask, 0.0)
-    d = (ref - logprobs.masked_fill(~mask, 0.0)).clamp(-MAX_KL_EXPONENT, MAX_KL_EXPONENT)
+    d = ref - logprobs.masked_fill(~mask, 0.0)
     match kind:
         case "k1":
             return -d
         case "k2":
             return 0.5 * d**2
         case "k3":
-            return (torch.expm1(d) - d).clamp(-MAX_K3, MAX_K3)
+            held = d.clamp(-MAX_KL_EXPONENT, MAX_KL_EXPONENT)
+            return (torch.expm1(held) - held).clamp(-MAX_K3, MAX_K3)
     raise UsageError(
         f"KL estimator {kind!r} does not exist; use {', '.join(get_args(KlEstimator))}"
     )
-
-
-def entropy(logprobs: Tensor) -> Tensor:
-    """Entropy of a distribution given by its log-probabilities, over the last dimension.
-
-    Give kept ids alone: an entry of -inf makes the gradient NaN even where the value is right.
-    """
-    return -(logprobs.exp() * logprobs).sum(-1)
 
 
 def clipped_value_loss(values: Tensor, old: Tensor, targets: Tensor, clip: float) -> Tensor:

@@ -16,7 +16,6 @@ from agentgym_suite.trainers.losses import (
     clipped_away,
     clipped_surrogate,
     clipped_value_loss,
-    entropy,
     full_divergence,
     sampled_kl,
 )
@@ -104,7 +103,16 @@ def test_the_third_estimator_is_bounded_and_never_negative() -> None:
     ref = torch.tensor([[0.0, -1.0, -80.0]], dtype=torch.float64)
     found = sampled_kl(current, ref, mask, "k3")
     assert found.tolist() == [[10.0, 0.0, 10.0]]
-    assert sampled_kl(current, ref, mask, "k1").tolist() == [[-20.0, 0.0, 20.0]]
+
+
+def test_the_other_estimators_have_no_bound() -> None:
+    mask = torch.ones(1, 2, dtype=torch.bool)
+    current = torch.tensor([[-80.0, 0.0]], dtype=torch.float64, requires_grad=True)
+    ref = torch.tensor([[0.0, -80.0]], dtype=torch.float64)
+    first, second = (sampled_kl(current, ref, mask, "k1"), sampled_kl(current, ref, mask, "k2"))
+    assert first.tolist() == [[-80.0, 80.0]] and second.tolist() == [[3200.0, 3200.0]]
+    (gradient,) = torch.autograd.grad(first.sum(), current)
+    assert gradient.tolist() == [[1.0, 1.0]]
 
 
 def test_log_ratios_are_held_only_against_overflow() -> None:
@@ -134,11 +142,6 @@ def test_log_ratios_outside_the_mask_are_nothing() -> None:
 def test_the_clipped_value_loss(value: float, old: float, target: float, loss: float) -> None:
     found = clipped_value_loss(scalar(value), scalar(old), scalar(target), 0.5)
     assert found.item() == pytest.approx(loss)
-
-
-def test_entropy() -> None:
-    even = torch.full((4,), -math.log(4), dtype=torch.float64)
-    assert entropy(even).item() == pytest.approx(math.log(4))
 
 
 @given(st.lists(st.floats(-5, 5), min_size=3, max_size=3))
