@@ -115,11 +115,10 @@ def centred_token_returns(batch: StepBatch, returns: Tensor, reducer: Reducer) -
     baseline"); which mean is the baseline is our reading. A group of one gives 0.
     """
     mask = batch.response_mask
-    names, groups, means = [], [], []
+    groups, means = [], []
     for chain in batch.trajectories():
         places = list(chain)
         sampled = returns[places][mask[places]]
-        names.append(batch.rows[chain[0]].trajectory_id)
         groups.append(batch.rows[chain[0]].group_id)
         means.append(float(sampled.mean()) if len(sampled) else 0.0)
     everyone = reducer.gather(list(zip(groups, means, strict=True)))
@@ -175,21 +174,6 @@ def state_advantages(
     result = torch.zeros(len(batch), dtype=torch.float64)
     result[numbers] = torch.tensor(compared, dtype=torch.float64)
     return result
-
-
-def uniform_groups(
-    batch: StepBatch, rewards: Tensor, reducer: Reducer
-) -> tuple[frozenset[str], frozenset[str]]:
-    """Groups whose scores are all equal, and all groups.
-
-    DAPO (arXiv 2503.14476, section 3.2) draws the first anew. A group of one is uniform.
-    """
-    _, groups, scores = _scored(batch, rewards)
-    members: dict[str, set[float]] = defaultdict(set)
-    for group, score in reducer.gather(list(zip(groups, scores, strict=True))):
-        members[group].add(score)
-    uniform = {name for name, found in members.items() if max(found) - min(found) < GROUP_EPS}
-    return frozenset(uniform), frozenset(members)
 
 
 def _scored(batch: StepBatch, rewards: Tensor) -> tuple[list[str], list[str], list[float]]:

@@ -132,13 +132,13 @@ class StepBatch:
         """The batch with the targets of its rows."""
         return replace(self, targets=targets)
 
-    def with_pads(self, count: int, pad_id: int = 0) -> StepBatch:
+    def with_pads(self, count: int) -> StepBatch:
         """The batch with so many rows without weight at its end."""
 
         def grow(tensor: Tensor) -> Tensor:
             return torch.cat([tensor, tensor.new_zeros((count, *tensor.shape[1:]))])
 
-        grown = self._mapped(grow, self.rows + (pad_row(pad_id),) * count)
+        grown = self._mapped(grow, self.rows + (pad_row(),) * count)
         is_pad = grown.is_pad.clone()
         is_pad[len(self.rows) :] = True
         return replace(grown, is_pad=is_pad)

@@ -11,7 +11,7 @@ import hashlib
 import math
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import gymnasium as gym
 
@@ -72,7 +72,6 @@ class Collection:
         groups: tasks that were drawn for it on all ranks, those of groups left out too.
         env_steps: steps taken in the environment, those of broken and dropped episodes too.
         wall_s: seconds it took.
-        model_s: seconds of it in which replies were sampled.
     """
 
     rows: tuple[StepRow, ...]
@@ -83,7 +82,6 @@ class Collection:
     groups: int = 0
     env_steps: int = 0
     wall_s: float = 0.0
-    model_s: float = field(default=0.0, compare=False)
 
 
 def collection_metrics(collection: Collection, reducer: Reducer = ALONE) -> dict[str, float]:
@@ -206,7 +204,6 @@ class Collector:
             dropped=len(requests) - len(episodes),
             env_steps=sum(len(e.steps) for e in [*played.values(), *failures]),
             wall_s=time.perf_counter() - started,
-            model_s=0.0,
         )
 
     def _rows(self, episode: Episode) -> tuple[StepRow, ...]:

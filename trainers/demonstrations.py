@@ -30,6 +30,7 @@ from agentgym_suite.rollouts import MakeEnv, run_episodes
 from agentgym_suite.trainers.hinting import Hinting, trajectory_name
 
 Targets = Literal["executed", "oracle"]
+_CONCURRENCY = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +112,6 @@ def play_all(
     make_agent: AgentFactory,
     requests: Sequence[EpisodeRequest],
     settings: PlaySettings,
-    *,
-    concurrency: int = 4,
 ) -> list[Episode]:
     """Every episode, in the order of the requests whatever ended first.
 
@@ -122,7 +121,7 @@ def play_all(
 
     async def play() -> list[Episode]:
         episodes = run_episodes(
-            make_env, make_agent, requests, settings=settings, concurrency=concurrency
+            make_env, make_agent, requests, settings=settings, concurrency=_CONCURRENCY
         )
         return [episode async for episode in episodes]
 

@@ -87,23 +87,26 @@ def recompute_layers(model: Any) -> Any:
 
 
 @reads_weights
-def boundary_values(critic: Any, prompts: Sequence[Ids], *, share_prefix: bool = False) -> Tensor:
+def boundary_values(critic: Any, prompts: Sequence[Ids]) -> Tensor:
     """V at the last token of each prompt ``[n]``, in float32 or wider."""
     nothing: list[Ids] = [()] * len(prompts)
-    states = boundary_states(critic.base_model, prompts, nothing, share_prefix=share_prefix)
+    states = boundary_states(critic.base_model, prompts, nothing)
     return _values(critic, states[:, 0])
 
 
 @reads_weights
-def token_values(critic: Any, micro: StepBatch, *, share_prefix: bool = False) -> Tensor:
-    """V before each response token ``[n, R]``, 0 outside the mask."""
+def token_values(critic: Any, micro: StepBatch) -> Tensor:
+    """V before each response token ``[n, R]``, in float32 or wider; 0 outside the mask.
+
+    Raises:
+        UsageError: left padding.
+    """
     if micro.side == "left":
         raise UsageError("the response columns are padded on the left; collate with side='right'")
     states = boundary_states(
         critic.base_model,
         [row.prompt_ids for row in micro.rows],
         [row.response_ids for row in micro.rows],
-        share_prefix=share_prefix,
     )
     values = _values(critic, states[:, : micro.response_mask.shape[1]])
     return values * micro.response_mask.to(values.device)

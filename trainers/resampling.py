@@ -87,7 +87,6 @@ def joined(parts: Sequence[Collection]) -> Collection:
         dropped=sum(part.dropped for part in parts),
         env_steps=sum(part.env_steps for part in parts),
         wall_s=sum(part.wall_s for part in parts),
-        model_s=sum(part.model_s for part in parts),
     )
 
 

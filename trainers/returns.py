@@ -21,12 +21,10 @@ Scope = Literal["trajectory", "row"]
 RowReward = Literal["step", "episode"]
 
 
-def discounted_returns(
-    rewards: Sequence[float], gamma: float, bootstrap: float = 0.0
-) -> list[float]:
-    """G_k = ρ_k + γ G_{k+1}, with ``bootstrap`` behind the last."""
+def discounted_returns(rewards: Sequence[float], gamma: float) -> list[float]:
+    """G_k = ρ_k + γ G_{k+1}, with 0 behind the last."""
     result = [0.0] * len(rewards)
-    running = bootstrap
+    running = 0.0
     for k in range(len(rewards) - 1, -1, -1):
         running = rewards[k] + gamma * running
         result[k] = running

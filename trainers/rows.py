@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 from agentgym_suite.episodes import Episode
 from agentgym_suite.errors import UsageError
@@ -99,10 +99,10 @@ class StepRow:
         return self.step_index == self.n_steps - 1
 
 
-def pad_row(pad_id: int = 0) -> StepRow:
+def pad_row() -> StepRow:
     """A row without weight: one prompt token, no response."""
     return StepRow(
-        prompt_ids=(pad_id,),
+        prompt_ids=(0,),
         response_ids=(),
         response_mask=(),
         rollout_logprobs=(),
@@ -170,11 +170,6 @@ def episode_rows(
             )
         )
     return tuple(rows)
-
-
-def with_privileged_text(rows: Iterable[StepRow], text: str) -> tuple[StepRow, ...]:
-    """The rows of one trajectory with its privileged information; "" takes it away."""
-    return tuple(replace(row, pi_text=text) for row in rows)
 
 
 def check_rows(rows: Sequence[StepRow], *, reserved_ids: Collection[int] = ()) -> None:

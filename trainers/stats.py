@@ -124,14 +124,9 @@ def mean_and_spread(
 
 
 def whiten(
-    values: Tensor,
-    mask: Tensor,
-    reducer: Reducer,
-    *,
-    spread: Spread = "unbiased",
-    eps: float = WHITEN_EPS,
+    values: Tensor, mask: Tensor, reducer: Reducer, *, spread: Spread = "unbiased"
 ) -> Tensor:
-    """(x - mean) / (std + eps) over the masked values of the whole iteration, all ranks.
+    """(x - mean) / (std + 1e-8) over the masked values of the whole iteration, all ranks.
 
     Values whose spread is float residue (below 1e-12 of their size) and a single value give
     exactly 0; so does everything outside the mask.
@@ -141,12 +136,11 @@ def whiten(
         mask: bool tensor of the same shape: steps for statistics over steps, tokens for tokens.
         reducer: sums over ranks.
         spread: the deviation's denominator.
-        eps: added to the deviation.
     """
     mean, deviation, count = mean_and_spread(values[mask], reducer, spread)
     if count < 2 or deviation <= 1e-12 * abs(mean):
         return torch.zeros_like(values)
-    return torch.where(mask, (values - mean) / (deviation + eps), torch.zeros_like(values))
+    return torch.where(mask, (values - mean) / (deviation + WHITEN_EPS), torch.zeros_like(values))
 
 
 def group_normalised(

@@ -130,20 +130,17 @@ def trace_group(
     traj_uids: Sequence[str],
     *,
     task: str = "",
-    rewards: Sequence[float] | None = None,
 ) -> TraceGroup:
-    """The group of several episodes of one task.
+    """The group of several episodes of one task, each with the sum of its steps' rewards.
 
     Args:
         group_uid: names the group.
         episodes: of the same task.
         traj_uids: the name of each episode's trajectory.
         task: the task in words; see ``trace_of``.
-        rewards: the outcome of each that its advantage is made of; the sum of its steps' rewards
-            when not given.
 
     Raises:
-        UsageError: names or rewards are not as many as episodes, or a name comes twice.
+        UsageError: names are not as many as episodes, or a name comes twice.
     """
     if len(traj_uids) != len(episodes):
         raise UsageError(
@@ -155,7 +152,7 @@ def trace_group(
         group_uid,
         tuple(trace_of(episode, uid, task) for episode, uid in pairs),
         tuple(float(episode.success) for episode in episodes),
-        tuple(rewards) if rewards is not None else tuple(map(_reward, episodes)),
+        tuple(map(_reward, episodes)),
         episodes[0].task_family if episodes else "",
     )
 

@@ -13,7 +13,7 @@ from agentgym_suite.episodes import Episode, Failure, Reply, Step, TokenTrace
 from agentgym_suite.errors import DataDamaged, DataMissing, DataVersion, UsageError
 from agentgym_suite.trainers.batch import StepBatch, collate
 from agentgym_suite.trainers.batch_files import load_batch, save_batch
-from agentgym_suite.trainers.rows import episode_rows, pad_row, with_privileged_text
+from agentgym_suite.trainers.rows import episode_rows, pad_row
 from tests.trainers.small_batches import mixed_batch, mixed_rows, row
 
 
@@ -188,11 +188,6 @@ def test_a_column_of_another_shape_or_name_is_refused() -> None:
         batch.with_columns(vold=torch.zeros(2))
     with pytest.raises(UsageError, match="width is 1"):
         collate(mixed_rows(), width=1)
-
-
-def test_privileged_text_goes_to_every_row() -> None:
-    rows = with_privileged_text([row("g/0", 0, 2, 1), row("g/0", 1, 2, 1)], "- open it")
-    assert {r.pi_text for r in rows} == {"- open it"}
 
 
 def same(one: StepBatch, other: StepBatch) -> None:

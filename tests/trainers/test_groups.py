@@ -10,30 +10,13 @@ from agentgym_suite.trainers.advantages import (
     leave_one_out_advantages,
     state_advantages,
     trajectory_scores,
-    uniform_groups,
 )
 from agentgym_suite.trainers.batch import collate
 from agentgym_suite.trainers.registry import make_algorithm
-from agentgym_suite.trainers.rows import pad_row
 from agentgym_suite.trainers.stats import OneRank
 from tests.trainers.small_batches import row
 
 ALONE = OneRank()
-
-
-def test_groups_with_equal_scores_are_told_apart() -> None:
-    rows = [
-        row("same/0", 0, 2, 1, reward=0.1),
-        row("same/0", 1, 2, 1, reward=0.2),
-        row("same/1", 0, 1, 1, reward=0.3),
-        row("mixed/0", 0, 1, 1, reward=1.0),
-        row("mixed/1", 0, 1, 1),
-        row("alone/0", 0, 1, 1, reward=1.0),
-        pad_row(),
-    ]
-    batch = collate(rows)
-    uniform, every = uniform_groups(batch, batch.rewards, ALONE)
-    assert uniform == {"same", "alone"} and every == {"same", "mixed", "alone"}
 
 
 def test_scores_are_sums_over_a_trajectory() -> None:

@@ -113,12 +113,18 @@ def test_scores_are_sums_of_rewards_as_the_algorithm_sees_them() -> None:
         row("b/0", 0, 1, 1, reward=1.0, valid_action=False),
         row("b/1", 0, 1, 1, reward=1.0),
         row("c/0", 0, 1, 1, reward=0.0),
+        row("residue/0", 0, 2, 1, reward=0.1),
+        row("residue/0", 1, 2, 1, reward=0.2),
+        row("residue/1", 0, 1, 1, reward=0.3),
+        row("mixed/0", 0, 1, 1, reward=1.0),
+        row("mixed/1", 0, 1, 1),
     ]
-    assert equal_groups(rows, DAPO) == {"a", "b", "c"}
-    assert equal_groups(rows, DapoConfig(invalid_penalty=0.1)) == {"a", "c"}
+    assert equal_groups(rows, DAPO) == {"a", "b", "c", "residue"}
+    assert equal_groups(rows, DapoConfig(invalid_penalty=0.1)) == {"a", "c", "residue"}
     outside = DapoConfig(invalid_penalty=0.1, invalid_penalty_place="advantage")
-    assert equal_groups(rows, outside) == {"a", "b", "c"}
-    assert equal_groups(rows, DapoConfig(kl_coef=0.1, kl_place="reward")) == {"a", "b", "c"}
+    assert equal_groups(rows, outside) == {"a", "b", "c", "residue"}
+    diverging = DapoConfig(kl_coef=0.1, kl_place="reward")
+    assert equal_groups(rows, diverging) == {"a", "b", "c", "residue"}
 
 
 def test_groups_of_one_cannot_be_filtered() -> None:
