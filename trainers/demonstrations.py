@@ -27,7 +27,8 @@ from agentgym_suite.errors import EnvError, UsageError
 from agentgym_suite.game import game_of
 from agentgym_suite.prompts import Message
 from agentgym_suite.rollouts import MakeEnv, run_episodes
-from agentgym_suite.trainers.hinting import Hinting, trajectory_name
+from agentgym_suite.trainers.hinting import Hinting
+from agentgym_suite.trainers.rows import trajectory_id
 
 Targets = Literal["executed", "oracle"]
 _CONCURRENCY = 4
@@ -171,7 +172,7 @@ def demonstrate(
     texts = {} if hinting is None else hinting.hints(episodes, 0).texts
     shown = []
     for episode in episodes:
-        text = texts.get(trajectory_name(episode), "")
+        text = texts.get(trajectory_id(episode), "")
         for index, step in enumerate(episode.steps if episode.success else ()):
             erred = (episode.task_id, episode.seed, index) in errors
             if step.valid and not (erred and targets == "oracle"):

@@ -13,6 +13,7 @@ from typing import Any
 
 from agentgym_suite.arguments import check_count, check_number
 from agentgym_suite.errors import UsageError
+from agentgym_suite.registry import ENVIRONMENTS
 from agentgym_suite.trainers.algorithm import Needs
 from agentgym_suite.trainers.architectures import Architecture, architecture
 from agentgym_suite.trainers.config import setting
@@ -21,11 +22,11 @@ from agentgym_suite.trainers.durations import Durations, Operations, Rates, dura
 from agentgym_suite.trainers.logprobs import Forward
 from agentgym_suite.trainers.memory import Memory, memory
 from agentgym_suite.trainers.plans import Plan
-from agentgym_suite.trainers.registry import algorithm_spec, make_algorithm
+from agentgym_suite.trainers.registry import algorithm_spec
 from agentgym_suite.trainers.run_settings import Configuration
 from agentgym_suite.trainers.tiny_policy import TinyShape
 
-_HORIZONS = {"ALFWorld-v0": 50, "WebShop-v0": 15, "MultiHopQA-v0": 5, "PaperSearch-v0": 5}
+_HORIZONS = {environment.id: environment.max_episode_steps for environment in ENVIRONMENTS}
 _TINY_WORDS = 1_000
 
 
@@ -145,8 +146,7 @@ def plan_of(configuration: Configuration, assumed: Assumptions) -> Plan:
         UsageError: no policy, or one whose sizes are not known.
     """
     run, settings = configuration.run, configuration.settings
-    algorithm = make_algorithm(configuration.algorithm, configuration.preset, **vars(settings))
-    needs = algorithm.needs
+    needs = configuration.make_algorithm().needs
     longest = run.prompt_tokens or assumed.longest_prompt
     sharded = assumed.processes > 1 or bool(run.compute_dtype)
     host = assumed.device.lower() == HOST

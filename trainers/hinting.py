@@ -22,6 +22,7 @@ from agentgym_suite.trainers.analyzer import (
 )
 from agentgym_suite.trainers.analyzer_audit import write_audit
 from agentgym_suite.trainers.pi_sources import PiSource, privileged_texts
+from agentgym_suite.trainers.rows import trajectory_id
 from agentgym_suite.trainers.trajectory_traces import TraceGroup, trace_group
 
 
@@ -30,7 +31,7 @@ class Hints:
     """The privileged information of an iteration.
 
     Attributes:
-        texts: of each trajectory by name, "" for none.
+        texts: of each trajectory by its ``trajectory_id``, "" for none.
         analyses: of each group, where an analyzer was asked.
         metrics: ``coverage`` of trajectories, and the figures of the analyses.
     """
@@ -106,11 +107,6 @@ class Hinting:
         return trace_group(
             group_uid,
             ordered,
-            [trajectory_name(episode) for episode in ordered],
+            [trajectory_id(episode) for episode in ordered],
             task=self.task_of(ordered[0]) if self.task_of is not None else "",
         )
-
-
-def trajectory_name(episode: Episode) -> str:
-    """The name of an episode's trajectory, as its rows have it: group and trial."""
-    return f"{episode.group_id}/{episode.trial}"

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from agentgym_suite.engines.tokens import ChatTokenizer
 from agentgym_suite.trainers.action_span import ACTION_RULES, step_action_mask
 from agentgym_suite.trainers.collector import Collection
-from agentgym_suite.trainers.hinting import Hinting, trajectory_name
+from agentgym_suite.trainers.hinting import Hinting
 from agentgym_suite.trainers.privileged import PiPosition, Render, teacher_rows
-from agentgym_suite.trainers.rows import StepRow
+from agentgym_suite.trainers.rows import StepRow, trajectory_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Privileged:
         hints = self.hinting.hints(collection.episodes, iteration)
         rule = ACTION_RULES[self.reply_format]
         steps = {
-            (trajectory_name(episode), index): step
+            (trajectory_id(episode), index): step
             for episode in collection.episodes
             for index, step in enumerate(episode.steps)
         }

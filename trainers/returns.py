@@ -164,7 +164,7 @@ def step_gae(batch: StepBatch, rewards: Tensor, gamma: float, lam: float) -> Ten
             values[places].tolist(),
             gamma=gamma,
             lam=lam,
-            bootstrap=_bootstrap(batch, chain),
+            bootstrap=value_behind(batch, chain),
         )
         result[places] = torch.tensor(steps, dtype=torch.float64)
     return result
@@ -210,7 +210,7 @@ def token_gae(
             values[rows, columns].tolist(),
             gamma=gamma,
             lam=lam,
-            bootstrap=_bootstrap(batch, chain),
+            bootstrap=value_behind(batch, chain),
         )
         result[rows, columns] = torch.tensor(tokens, dtype=torch.float64)
     return result
@@ -242,6 +242,6 @@ def _time_line(batch: StepBatch, chain: Sequence[int]) -> tuple[Tensor, Tensor]:
     return places[order], columns
 
 
-def _bootstrap(batch: StepBatch, chain: Sequence[int]) -> float:
-    """The value behind the end of a chain: 0 unless the batch holds one for its last row."""
+def value_behind(batch: StepBatch, chain: Sequence[int]) -> float:
+    """The value behind the end of a chain of rows: 0 unless the batch holds one for the last."""
     return 0.0 if batch.bootstrap is None else float(batch.bootstrap[chain[-1]])

@@ -115,14 +115,21 @@ def pad_row() -> StepRow:
     )
 
 
+def trajectory_id(episode: Episode) -> str:
+    """What an episode's trajectory is called: its group and its trial.
+
+    An episode without a group is grouped by task id and seed.
+    """
+    return f"{_group_id(episode)}/{episode.trial}"
+
+
 def episode_rows(
     episode: Episode, *, env_id: str, next_prompt_ids: Sequence[int] = ()
 ) -> tuple[StepRow, ...]:
     """The rows of one finished episode, one a step, in order.
 
-    The trajectory is named by group and trial; an episode without a group is grouped by task id
-    and seed. A last step that neither terminated nor truncated was stopped by the player and
-    counts as truncated.
+    The trajectory is named by ``trajectory_id``. A last step that neither terminated nor
+    truncated was stopped by the player and counts as truncated.
 
     Args:
         episode: what was played, with token ids in every reply.
@@ -137,7 +144,6 @@ def episode_rows(
         raise UsageError(f"{name} failed with {episode.failure.kind!r}; drop or resample it")
     if not episode.steps:
         raise UsageError(f"{name} has no step; drop or resample it")
-    group_id = episode.group_id or f"{episode.task_id}@{episode.seed}"
     rows = []
     for index, step in enumerate(episode.steps):
         trace = step.tokens
@@ -152,8 +158,8 @@ def episode_rows(
                 response_mask=trace.mask,
                 rollout_logprobs=trace.logprobs,
                 reward=step.reward,
-                group_id=group_id,
-                trajectory_id=f"{group_id}/{episode.trial}",
+                group_id=_group_id(episode),
+                trajectory_id=trajectory_id(episode),
                 step_index=index,
                 n_steps=len(episode.steps),
                 task_id=episode.task_id,
@@ -170,6 +176,10 @@ def episode_rows(
             )
         )
     return tuple(rows)
+
+
+def _group_id(episode: Episode) -> str:
+    return episode.group_id or f"{episode.task_id}@{episode.seed}"
 
 
 def check_rows(rows: Sequence[StepRow], *, reserved_ids: Collection[int] = ()) -> None:

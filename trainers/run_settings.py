@@ -21,6 +21,7 @@ from agentgym_suite.errors import UsageError
 from agentgym_suite.files import json_digest
 from agentgym_suite.prompts import prompt_template
 from agentgym_suite.rewards import reward_preset
+from agentgym_suite.trainers.algorithm import Algorithm
 from agentgym_suite.trainers.config import (
     ABOVE_ZERO,
     AlgorithmConfig,
@@ -225,6 +226,10 @@ class Configuration:
     preset: str
     run: RunSettings
     settings: AlgorithmConfig
+
+    def make_algorithm(self) -> Algorithm:
+        """The algorithm with its settings."""
+        return algorithm_spec(self.algorithm).algorithm(self.settings)
 
     def as_dict(self) -> dict[str, Any]:
         """Every value by name, for ``run.json``."""

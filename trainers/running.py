@@ -20,7 +20,6 @@ from agentgym_suite.errors import TrainingError, UsageError
 from agentgym_suite.files import json_digest, make_folder, only_writer, write_json_atomic
 from agentgym_suite.game import game_of
 from agentgym_suite.machine import git_state, package_folder, package_versions
-from agentgym_suite.making import make_environment
 from agentgym_suite.prompts import prompt_template
 from agentgym_suite.ray_pool import RayEnvPool
 from agentgym_suite.renderers import RENDERER_FILE
@@ -40,7 +39,7 @@ from agentgym_suite.trainers.privileged_rows import Privileged
 from agentgym_suite.trainers.ranks import ONE_PROCESS, Ranks
 from agentgym_suite.trainers.run_settings import FREE, Configuration, RunSettings
 from agentgym_suite.trainers.starts import StartSettings, make_start
-from agentgym_suite.trainers.task_lists import Played, select_tasks, spread
+from agentgym_suite.trainers.task_lists import Played, environments, select_tasks, spread
 from agentgym_suite.trainers.teachers import check_vocabulary
 from agentgym_suite.trainers.trainer import Trainer
 from agentgym_suite.versions import suite_version
@@ -165,7 +164,8 @@ class Training:
             return self._start(self._played())
 
     def _played(self) -> Played:
-        run, make_env = self._configuration.run, self._make_env()
+        run = self._configuration.run
+        make_env = environments(run)
 
         def tasks(split: str) -> list[str]:
             return select_tasks(make_env, split, run.most_admissible, run.most_tasks)
@@ -212,12 +212,6 @@ class Training:
             return nullcontext(make_env)
         return RayEnvPool.like(make_env, run.concurrency, address=run.ray_address or None)
 
-    def _make_env(self, data: str = "") -> MakeEnv:
-        run = self._configuration.run
-        data = data or run.data
-        arguments = {**run.kwargs, **({"data": data} if data else {})}
-        return lambda: make_environment(run.env, arguments, max_episode_steps=run.horizon or None)
-
     def _start(self, played: Played) -> Path:
         run = self._configuration.run
         if run.policy:
@@ -260,7 +254,7 @@ class Training:
         for number in range(1, run.start_worlds + 1):
             folder = self._out / "worlds" / str(number)
             publish_generated(folder, games=_HOUSEHOLDS, seed=DEFAULT_SEED + number)
-            make_env = self._make_env(str(folder))
+            make_env = environments(replace(run, data=str(folder)))
             tasks = select_tasks(make_env, "train", run.most_admissible)
             found.append(Played(make_env, tuple(tasks)))
         return found

@@ -25,7 +25,13 @@ from agentgym_suite.trainers.config import ABOVE_ZERO, AlgorithmConfig, Preset, 
 from agentgym_suite.trainers.critic import explained_variance
 from agentgym_suite.trainers.losses import clipped_value_loss
 from agentgym_suite.trainers.policy_gradient import Credit, PolicyGradient, Term
-from agentgym_suite.trainers.returns import invalid_rows, required, row_rewards, step_gae
+from agentgym_suite.trainers.returns import (
+    invalid_rows,
+    required,
+    row_rewards,
+    step_gae,
+    value_behind,
+)
 from agentgym_suite.trainers.stats import Reducer, Spread, mean_and_spread, whiten
 from agentgym_suite.trainers.value_basis import (
     ReadOut,
@@ -106,11 +112,13 @@ class SapoAr(PolicyGradient[SapoArConfig]):
         y_v, y_q = raw + v_old, torch.zeros_like(raw)
         for chain in batch.trajectories():
             places = list(chain)
-            end = 0.0 if batch.bootstrap is None else float(batch.bootstrap[places[-1]])
-            y_q[places] = torch.tensor(
-                sarsa_targets(rewards[places].tolist(), q_old[places].tolist(), config.gamma, end),
-                dtype=torch.float64,
+            steps = sarsa_targets(
+                rewards[places].tolist(),
+                q_old[places].tolist(),
+                config.gamma,
+                value_behind(batch, chain),
             )
+            y_q[places] = torch.tensor(steps, dtype=torch.float64)
         punished = raw - config.c_inv * invalid_rows(batch)
         real = ~batch.is_pad
         beyond, _, _ = mean_and_spread((y_v[real].abs() > config.r_max).double(), reducer)

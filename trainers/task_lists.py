@@ -1,4 +1,4 @@
-"""Which tasks a training plays, in which order."""
+"""Where a training plays, which tasks, and in which order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import numpy as np
 from agentgym_suite.arguments import offers
 from agentgym_suite.errors import UsageError
 from agentgym_suite.game import Game, env_id_of, game_of
+from agentgym_suite.making import make_environment
 from agentgym_suite.rollouts import MakeEnv
+from agentgym_suite.trainers.run_settings import RunSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,12 @@ class Played:
     tasks: tuple[str, ...]
     unseen: tuple[str, ...] = ()
     watched: tuple[str, ...] = ()
+
+
+def environments(run: RunSettings) -> MakeEnv:
+    """Makes the environment that the settings of a run name."""
+    arguments = {**run.kwargs, **({"data": run.data} if run.data else {})}
+    return lambda: make_environment(run.env, arguments, max_episode_steps=run.horizon or None)
 
 
 def select_tasks(

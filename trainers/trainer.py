@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from agentgym_suite.engines.tokens import Sampling
-from agentgym_suite.trainers.algorithm import Algorithm
 from agentgym_suite.trainers.batch import StepBatch, collate
 from agentgym_suite.trainers.checkpoints import (
     Progress,
@@ -51,7 +50,6 @@ from agentgym_suite.trainers.privileged_rows import Privileged
 from agentgym_suite.trainers.prompt_budget import fitting_prompt
 from agentgym_suite.trainers.ranks import ONE_PROCESS, Ranks
 from agentgym_suite.trainers.references import make_reference
-from agentgym_suite.trainers.registry import make_algorithm
 from agentgym_suite.trainers.rollout_engine import make_rollout_engine, make_schedule, make_sync
 from agentgym_suite.trainers.rollout_schedules import Schedule, staleness
 from agentgym_suite.trainers.rows import pad_row
@@ -110,9 +108,7 @@ class Trainer:
     ) -> None:
         run, settings = configuration.run, configuration.settings
         self.configuration = configuration
-        self.algorithm: Algorithm = make_algorithm(
-            configuration.algorithm, configuration.preset, **vars(settings)
-        )
+        self.algorithm = configuration.make_algorithm()
         check_teacher(self.algorithm, privileged, teacher)
         refuse_unfit(self.algorithm, policy, tokenizer)
         check_ranks(configuration, ranks)

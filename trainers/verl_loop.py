@@ -28,13 +28,9 @@ from agentgym_suite.trainers.action_span import ACTION_RULES, step_action_mask
 from agentgym_suite.trainers.collector import PolicyPlayer, derived_seed
 from agentgym_suite.trainers.privileged import plain_encode
 from agentgym_suite.trainers.rows import StepRow, episode_rows
+from agentgym_suite.trainers.task_lists import environments
 from agentgym_suite.trainers.verl_rows import EPISODE, FIELD, row_fields
-from agentgym_suite.trainers.verl_settings import (
-    configured_algorithm,
-    environments,
-    play_settings,
-    verl_configuration,
-)
+from agentgym_suite.trainers.verl_settings import play_settings, verl_configuration
 
 
 class ServerReplies:
@@ -128,7 +124,7 @@ class EpisodeLoop(AgentLoopBase):  # type: ignore[misc]
                 timeout_s=run.episode_timeout_s,
             ):
                 if episode.failure is None:
-                    told = configured_algorithm(configuration).needs.teacher == "privileged"
+                    told = configuration.make_algorithm().needs.teacher == "privileged"
                     rows = episode_rows(episode, env_id=run.env)
                     if told:
                         rows = self._masked(episode, rows, play.reply_format)

@@ -8,6 +8,7 @@ values, and its losses one micro-batch: the trainer of ``verl_trainer`` goes wit
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -25,15 +26,11 @@ from agentgym_suite.trainers.ratios import (
     out_of_range,
     token_log_ratios,
 )
-from agentgym_suite.trainers.registry import ALGORITHMS, algorithm_spec, make_algorithm
+from agentgym_suite.trainers.registry import ALGORITHMS, algorithm_spec
 from agentgym_suite.trainers.returns import token_means
 from agentgym_suite.trainers.rows import StepRow
 from agentgym_suite.trainers.stats import ALONE
-from agentgym_suite.trainers.verl_settings import (
-    LOOP,
-    PREFIX,
-    verl_configuration,
-)
+from agentgym_suite.trainers.verl_settings import LOOP, PREFIX, verl_configuration
 
 try:
     from verl.experimental.agent_loop.agent_loop import register as register_agent_loop
@@ -144,7 +141,7 @@ def _configured(name: str, config: Mapping[str, Any] | None) -> Algorithm:
     """The algorithm of veRL's section; what diverges from the reference is veRL's to penalise."""
     section = None if config is None else config.get("agentgym")
     given = verl_configuration({"adv_estimator": PREFIX + name, "agentgym": section})
-    return make_algorithm(name, given.preset, **{**vars(given.settings), "kl_coef": 0.0})
+    return algorithm_spec(name).algorithm(replace(given.settings, kl_coef=0.0))
 
 
 def _one_step_each(rewards: Tensor, mask: Tensor, index: Sequence[Any] | None) -> StepBatch:

@@ -11,15 +11,12 @@ from typing import Any
 
 from agentgym_suite.episodes import PlaySettings
 from agentgym_suite.errors import UsageError
-from agentgym_suite.making import make_environment
 from agentgym_suite.prompts import StepPrompt, prompt_template
 from agentgym_suite.rewards import reward_preset
-from agentgym_suite.rollouts import MakeEnv
 from agentgym_suite.trainers.action_span import Encode
-from agentgym_suite.trainers.algorithm import Algorithm
-from agentgym_suite.trainers.registry import ALGORITHMS, make_algorithm
+from agentgym_suite.trainers.registry import ALGORITHMS
 from agentgym_suite.trainers.run_settings import Configuration, RunSettings, resolve
-from agentgym_suite.trainers.task_lists import select_tasks
+from agentgym_suite.trainers.task_lists import environments, select_tasks
 
 PREFIX = "agentgym_"
 """In front of every name in a foreign registry."""
@@ -45,13 +42,6 @@ def verl_configuration(algorithm: Mapping[str, Any]) -> Configuration:
     return resolve(name.removeprefix(PREFIX), preset, None, given)
 
 
-def configured_algorithm(configuration: Configuration) -> Algorithm:
-    """The algorithm of resolved settings."""
-    return make_algorithm(
-        configuration.algorithm, configuration.preset, **vars(configuration.settings)
-    )
-
-
 def play_settings(run: RunSettings, encode: Encode) -> PlaySettings:
     """How the run's episodes are played; ``encode`` counts the tokens of a text."""
     prompt = StepPrompt(
@@ -65,12 +55,6 @@ def play_settings(run: RunSettings, encode: Encode) -> PlaySettings:
         reward=reward_preset(run.reward),
         max_steps=run.horizon or None,
     )
-
-
-def environments(run: RunSettings) -> MakeEnv:
-    """Makes the run's environment."""
-    arguments = {**run.kwargs, **({"data": run.data} if run.data else {})}
-    return lambda: make_environment(run.env, arguments, max_episode_steps=run.horizon or None)
 
 
 def task_rows(run: RunSettings, split: str) -> list[dict[str, Any]]:

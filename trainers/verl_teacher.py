@@ -72,7 +72,7 @@ class Rescoring:
         for number, line in zip(made.numbers, self._logprobs(made.rows), strict=True):
             column[number, : len(line)] = line.double()
         batch = replace(batch, rows=rows).with_columns(teacher_logprobs=column)
-        return batch, {f"privileged/{name}": value for name, value in hints.metrics.items()}
+        return batch, {f"hints/{name}": value for name, value in hints.metrics.items()}
 
     def _logprobs(self, rows: Sequence[StepRow]) -> tuple[Tensor, ...]:
         """Log-probability of each response token behind the rows' prompts."""

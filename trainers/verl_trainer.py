@@ -20,7 +20,7 @@ from verl.workers.utils.padding import response_to_nested
 
 from agentgym_suite.errors import UsageError
 from agentgym_suite.trainers.algorithm import Algorithm
-from agentgym_suite.trainers.analyzer import Analyzer
+from agentgym_suite.trainers.analyzer import Analyzer, AnalyzerSettings
 from agentgym_suite.trainers.batch import StepBatch
 from agentgym_suite.trainers.hinting import Hinting
 from agentgym_suite.trainers.offline_analyzers import RuleAnalyzer
@@ -34,11 +34,7 @@ from agentgym_suite.trainers.verl_rows import (
     step_batch,
     target_fields,
 )
-from agentgym_suite.trainers.verl_settings import (
-    TRAINER,
-    configured_algorithm,
-    verl_configuration,
-)
+from agentgym_suite.trainers.verl_settings import TRAINER, verl_configuration
 from agentgym_suite.trainers.verl_teacher import Rescoring
 from agentgym_suite.trainers.verl_workers import CriticLoss, PolicyLoss, StepActor, StepWorker
 
@@ -60,7 +56,7 @@ class StepTrainer(PPOTrainerSync):  # type: ignore[misc]
     def __init__(self, config: Any) -> None:
         section = OmegaConf.to_container(config.algorithm, resolve=True)
         self.configuration = verl_configuration(section)
-        self.algorithm = configured_algorithm(self.configuration)
+        self.algorithm = self.configuration.make_algorithm()
         refuse_unmet(self.algorithm, config)
         if self.configuration.run.analyzer_url:
             raise UsageError("analyzer_url is not read under veRL; give analyzer() by a subclass")
@@ -84,8 +80,14 @@ class StepTrainer(PPOTrainerSync):  # type: ignore[misc]
 
     def _rescoring(self) -> Rescoring:
         settings, run = self.configuration.settings, self.configuration.run
+        hinting = Hinting(
+            self.analyzer(),
+            AnalyzerSettings(align_sees_outcome=getattr(settings, "align_sees_outcome", False)),
+            source=getattr(settings, "pi_source", "none"),
+            seed=run.seed,
+        )
         return Rescoring(
-            Hinting(self.analyzer(), source=getattr(settings, "pi_source", "none"), seed=run.seed),
+            hinting,
             self.tokenizer,
             self.actor_rollout_wg,
             self.config.actor_rollout_ref.rollout.temperature,
@@ -138,6 +140,7 @@ def refuse_unmet(algorithm: Algorithm, config: Any) -> None:
         "the gradient of what clipping takes away": needs.clip_bias_pass,
         "values after a truncated trajectory's end": needs.bootstrap,
         "groups drawn anew": needs.resample_uniform_groups > 0,
+        "guidance in the last user message": _position(algorithm) == "user_turn",
     }
     for what, needed in never.items():
         if needed:
@@ -165,6 +168,10 @@ def refuse_unmet(algorithm: Algorithm, config: Any) -> None:
             raise UsageError(f"{name} needs {switch}=True; set it, or change its settings")
     if critic and needs.critic == "none":
         raise UsageError(f"{name} has no critic; set critic.enable=False")
+
+
+def _position(algorithm: Algorithm) -> str:
+    return getattr(algorithm.config, "pi_position", "prefix")
 
 
 register_trainer(TRAINER)(StepTrainer)

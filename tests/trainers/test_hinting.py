@@ -14,8 +14,9 @@ from agentgym_suite.episodes import Episode, EpisodeRequest
 from agentgym_suite.errors import AnalyzerError, UsageError
 from agentgym_suite.playing import run_episode
 from agentgym_suite.trainers.analyzer import AnalyzerSettings
-from agentgym_suite.trainers.hinting import Hinting, trajectory_name
+from agentgym_suite.trainers.hinting import Hinting
 from agentgym_suite.trainers.offline_analyzers import NullAnalyzer, RuleAnalyzer
+from agentgym_suite.trainers.rows import trajectory_id
 from tests.trainers.traced import Scripted, down, payload
 
 
@@ -40,7 +41,7 @@ def test_every_trajectory_has_a_text_by_the_name_of_its_rows(
 ) -> None:
     hints = Hinting(RuleAnalyzer(), audit=tmp_path).hints(episodes, 7)
     assert list(hints.texts) == ["0.0/0", "0.0/1", "0.0/2", "0.1/0", "0.1/1", "0.1/2"]
-    assert trajectory_name(episodes[1]) == "0.0/1"
+    assert trajectory_id(episodes[1]) == "0.0/1"
     assert hints.texts["0.0/2"].startswith("- In a success this action had an effect: go to ")
     assert not any(hints.texts[f"0.1/{trial}"] for trial in range(3))
     assert hints.metrics["coverage"] == 0.5 and hints.metrics["no_hint/no_success"] == 3

@@ -22,13 +22,14 @@ from agentgym_suite.trainers.collector import (
     RolloutSettings,
     plan_groups,
 )
-from agentgym_suite.trainers.hinting import Hinting, Hints, trajectory_name
+from agentgym_suite.trainers.hinting import Hinting, Hints
 from agentgym_suite.trainers.logprobs import Forward
 from agentgym_suite.trainers.metrics import METRICS_FILE, read_metrics
 from agentgym_suite.trainers.offline_analyzers import NullAnalyzer
 from agentgym_suite.trainers.passes import scored, teacher_pass
 from agentgym_suite.trainers.privileged import pi_block, with_pi
 from agentgym_suite.trainers.privileged_rows import Privileged
+from agentgym_suite.trainers.rows import trajectory_id
 from agentgym_suite.trainers.teachers import own_teacher
 from tests.trainers.tiny_training import PLAY, TASKS, counting, policy, trainer
 
@@ -37,7 +38,7 @@ class Told(Hinting):
     """Tells the first trajectory of every group and no other."""
 
     def hints(self, episodes: Any, iteration: int) -> Hints:
-        texts = {trajectory_name(e): "add[3] of 11" if e.trial == 0 else "" for e in episodes}
+        texts = {trajectory_id(e): "add[3] of 11" if e.trial == 0 else "" for e in episodes}
         return Hints(texts, (), {"coverage": 0.5, "no_hint/no_success": 1.0})
 
 
@@ -112,5 +113,5 @@ def test_the_trajectory_of_a_row_is_named_as_its_hint() -> None:
     model, tokenizer = policy()
     collection = collected(model, tokenizer)
     episodes: tuple[Episode, ...] = collection.episodes
-    names = {trajectory_name(episode) for episode in episodes}
+    names = {trajectory_id(episode) for episode in episodes}
     assert names == {row.trajectory_id for row in collection.rows}

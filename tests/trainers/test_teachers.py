@@ -17,7 +17,7 @@ from agentgym_suite.engines.chat_tokenizer import TransformersChatTokenizer
 from agentgym_suite.errors import UsageError
 from agentgym_suite.trainers.batch import StepBatch, collate
 from agentgym_suite.trainers.batch_files import load_batch, save_batch
-from agentgym_suite.trainers.hinting import Hinting, Hints, trajectory_name
+from agentgym_suite.trainers.hinting import Hinting, Hints
 from agentgym_suite.trainers.logprobs import Forward, TeacherStates, policy_outputs, token_scores
 from agentgym_suite.trainers.losses import Divergence
 from agentgym_suite.trainers.metrics import METRICS_FILE, read_metrics
@@ -25,6 +25,7 @@ from agentgym_suite.trainers.offline_analyzers import NullAnalyzer
 from agentgym_suite.trainers.passes import teacher_pass
 from agentgym_suite.trainers.privileged import plain_encode
 from agentgym_suite.trainers.privileged_rows import Privileged
+from agentgym_suite.trainers.rows import trajectory_id
 from agentgym_suite.trainers.teachers import (
     Teacher,
     check_vocabulary,
@@ -249,7 +250,7 @@ class Told(Hinting):
     """Tells every trajectory the same."""
 
     def hints(self, episodes: Any, iteration: int) -> Hints:
-        return Hints({trajectory_name(e): "add[3] of 11" for e in episodes}, (), {})
+        return Hints({trajectory_id(e): "add[3] of 11" for e in episodes}, (), {})
 
 
 def told(tokenizer: Any) -> Privileged:

@@ -49,7 +49,7 @@ from agentgym_suite.trainers.stats import OneRank
 from agentgym_suite.trainers.teachers import Teacher
 from agentgym_suite.trainers.update import Learner, Tally, update_critic, update_policy
 from agentgym_suite.trainers.verl_rows import EPISODE, step_batch
-from agentgym_suite.trainers.verl_settings import configured_algorithm, verl_configuration
+from agentgym_suite.trainers.verl_settings import verl_configuration
 from agentgym_suite.trainers.verl_trainer import StepTrainer, refuse_unmet
 from agentgym_suite.trainers.verl_workers import CriticLoss, PolicyLoss, StepWorker
 from tests.trainers.tiny_training import TASKS, policy
@@ -193,7 +193,7 @@ def iterated(
     trainer.config, trainer.tokenizer, trainer.global_steps = config, tokenizer, 1
     section = OmegaConf.to_container(config.algorithm)
     trainer.configuration = verl_configuration(section)
-    trainer.algorithm = algorithm = configured_algorithm(trainer.configuration)
+    trainer.algorithm = algorithm = trainer.configuration.make_algorithm()
     refuse_unmet(algorithm, config)
     actor = worker(saved, "language_model")
     trainer.actor_rollout_wg = Group(actor, queue)
@@ -364,6 +364,7 @@ def test_padding_rows_of_verl_weigh_nothing(saved: Path, monkeypatch: pytest.Mon
         ("opsd", {"objective": "full"}, {}, "divergence over the whole vocabulary"),
         ("opd", {}, {}, "veRL's workers do not give"),
         ("capo", {"bootstrap_truncated": True}, {}, "truncated"),
+        ("taspo", {"pi_position": "user_turn"}, {}, "guidance in the last user message"),
         ("st_ppo", {"clip_bias_correction": True}, {"critic.enable": True}, "clipping takes away"),
         ("capo", {}, {"critic.enable": False}, "critic.enable=True"),
         ("grpo", {}, {"critic.enable": True}, "critic.enable=False"),
