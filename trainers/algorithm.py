@@ -28,6 +28,7 @@ from torch import Tensor
 
 from agentgym_suite.trainers.batch import StepBatch
 from agentgym_suite.trainers.config import AlgorithmConfig
+from agentgym_suite.trainers.losses import Divergence
 from agentgym_suite.trainers.stats import Reducer
 
 
@@ -57,7 +58,7 @@ class Needs:
     group: bool = False
     reference: bool = False
     teacher: Literal["none", "privileged", "model"] = "none"
-    divergence: Literal["none", "reverse_kl", "forward_kl", "jsd"] = "none"
+    divergence: Divergence | Literal["none"] = "none"
     value_tokens: bool = False
     entropy: bool = False
     bootstrap: bool = False

@@ -9,27 +9,45 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
 
 from agentgym_suite.arguments import shown
 from agentgym_suite.errors import UsageError
 from agentgym_suite.trainers.losses import Aggregation, KlEstimator
+from agentgym_suite.trainers.privileged import PI_TOKENS, PiPosition
 from agentgym_suite.trainers.ratios import RatioKind
-from agentgym_suite.trainers.stats import Spread
+from agentgym_suite.trainers.stats import GROUP_EPS, Spread
 
 Preset = Mapping[str, Any]
 
+PiSource = Literal["aligned", "generic_skill", "random_success", "nearest_success", "none"]
+ToldSource = Literal["aligned", "generic_skill", "random_success", "nearest_success"]
+"""The sources of an algorithm that is nothing without privileged information."""
 
 ABOVE_ZERO = (math.ulp(0.0), math.inf)
 """Bounds of a number that may be anything but 0 or less."""
 
 
-def check_setting(name: str, value: object, low: float, high: float) -> None:
-    """Refuse a number that is outside its bounds or not finite; what is no number passes.
+def check_settings(settings: Any, bounds: Mapping[str, tuple[float, float]]) -> None:
+    """Refuse a choice that is not offered, and a number that is out of its range or not finite.
+
+    Args:
+        settings: a dataclass; its ``Literal`` fields are choices.
+        bounds: least and largest value of a number, where they are not 0 and none.
 
     Raises:
-        UsageError: naming the setting, its value and the bounds.
+        UsageError: naming the setting, its value and what it may be.
     """
+    for name, hint in get_type_hints(type(settings)).items():
+        value = getattr(settings, name)
+        if get_origin(hint) is Literal and value not in get_args(hint):
+            known = ", ".join(map(repr, get_args(hint)))
+            raise UsageError(f"{name} is {value!r}; use one of {known}")
+    for name, value in vars(settings).items():
+        _check_number(name, value, *bounds.get(name, (0.0, math.inf)))
+
+
+def _check_number(name: str, value: object, low: float, high: float) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return
     if low <= value <= high and abs(value) < math.inf:
@@ -108,14 +126,7 @@ class AlgorithmConfig:
     grad_clip: float = setting(1.0, "largest norm of the gradient")
 
     def __post_init__(self) -> None:
-        for name, choices in _choices(type(self)).items():
-            value = getattr(self, name)
-            if value not in choices:
-                known = ", ".join(map(str, choices))
-                raise UsageError(f"{name} is {value!r}; use one of {known}")
-        bounds = self._bounds()
-        for name, value in vars(self).items():
-            check_setting(name, value, *bounds.get(name, (0.0, math.inf)))
+        check_settings(self, self._bounds())
         if self.dual_clip and not self.dual_clip > 1.0:
             raise UsageError(f"dual_clip is {self.dual_clip}; give a number above 1, or 0 for off")
 
@@ -141,7 +152,7 @@ class AlgorithmConfig:
         }
 
     @classmethod
-    def preset(cls, name: str = "paper", **settings: Any) -> AlgorithmConfig:
+    def preset(cls, name: str = "paper", **settings: Any) -> Self:
         """The settings of that name, changed by ``settings``.
 
         Raises:
@@ -164,12 +175,23 @@ class CriticConfig(AlgorithmConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PrivilegedConfig(AlgorithmConfig):
+    """Settings of algorithms whose frozen policy is shown privileged information (PI)."""
+
+    pi_source: PiSource = setting("aligned", "where privileged information comes from")
+    pi_position: PiPosition = setting(
+        "prefix", "in front of the first prompt token, or in the last user message"
+    )
+    pi_tokens: int = setting(PI_TOKENS, "token budget of the privileged text")
+
+
+@dataclass(frozen=True, kw_only=True)
 class GroupConfig(AlgorithmConfig):
     """Settings of algorithms that compare the trajectories of one task."""
 
     norm_by_std: bool = setting(True, "divide a group's scores by their deviation")
     group_std: Spread = setting("unbiased", "denominator of that deviation")
-    group_eps: float = setting(1e-6, "added to that deviation; equal scores give 0")
+    group_eps: float = setting(GROUP_EPS, "added to that deviation; equal scores give 0")
     filter_groups: bool = setting(
         False, "leave out groups whose scores are all equal, and draw others"
     )
@@ -184,13 +206,4 @@ class GroupConfig(AlgorithmConfig):
             )
 
     def _bounds(self) -> dict[str, tuple[float, float]]:
-        return {**super()._bounds(), "filter_rounds": (1, float("inf"))}
-
-
-def _choices(config: type[AlgorithmConfig]) -> dict[str, tuple[Any, ...]]:
-    """The allowed values of every setting that is a choice."""
-    return {
-        name: get_args(hint)
-        for name, hint in get_type_hints(config).items()
-        if get_origin(hint) is Literal
-    }
+        return {**super()._bounds(), "filter_rounds": (1, math.inf)}

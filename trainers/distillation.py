@@ -17,7 +17,11 @@ from agentgym_suite.errors import UsageError
 from agentgym_suite.trainers.algorithm import Needs, PolicyOutputs, Sums
 from agentgym_suite.trainers.batch import StepBatch
 from agentgym_suite.trainers.config import AlgorithmConfig, setting
-from agentgym_suite.trainers.losses import clipped_surrogate, distillation_advantages
+from agentgym_suite.trainers.losses import (
+    Divergence,
+    clipped_surrogate,
+    distillation_advantages,
+)
 from agentgym_suite.trainers.policy_gradient import (
     Credit,
     PolicyGradient,
@@ -35,7 +39,7 @@ class DistillationConfig(AlgorithmConfig):
     objective: Literal["full", "sampled"] = setting(
         "full", "differentiate over the whole vocabulary, or a policy gradient on samples"
     )
-    divergence: Literal["reverse_kl", "forward_kl", "jsd"] = setting(
+    divergence: Divergence = setting(
         "reverse_kl", "between student and teacher, for objective 'full'"
     )
 

@@ -16,11 +16,12 @@ from agentgym_suite.errors import UsageError
 from agentgym_suite.registry import ENVIRONMENTS
 from agentgym_suite.trainers.algorithm import Needs
 from agentgym_suite.trainers.architectures import Architecture, architecture
-from agentgym_suite.trainers.config import setting
+from agentgym_suite.trainers.config import PrivilegedConfig, setting
 from agentgym_suite.trainers.devices import HOST, Device, device
 from agentgym_suite.trainers.durations import Durations, Operations, Rates, durations, operations
 from agentgym_suite.trainers.logprobs import Forward
 from agentgym_suite.trainers.memory import Memory, memory
+from agentgym_suite.trainers.opd import OpdConfig
 from agentgym_suite.trainers.plans import Plan
 from agentgym_suite.trainers.registry import algorithm_spec
 from agentgym_suite.trainers.run_settings import Configuration
@@ -170,7 +171,7 @@ def plan_of(configuration: Configuration, assumed: Assumptions) -> Plan:
         reply=assumed.mean_reply or run.max_new_tokens,
         longest_prompt=longest,
         longest_reply=run.max_new_tokens,
-        hint=getattr(settings, "pi_tokens", 0) if needs.teacher == "privileged" else 0,
+        hint=settings.pi_tokens if isinstance(settings, PrivilegedConfig) else 0,
         in_flight=run.concurrency,
         minibatch_rows=settings.minibatch_rows,
         epochs=settings.epochs,
@@ -185,10 +186,10 @@ def _teacher(
 ) -> Architecture | None:
     """A model that lies beside the policy: another one, or the weights that sampled."""
     if needs.teacher == "model":
-        name = getattr(configuration.settings, "teacher_model", "")
-        if not name:
+        settings = configuration.settings
+        if not (isinstance(settings, OpdConfig) and settings.teacher_model):
             raise UsageError("the teacher is another model; name it with --set teacher_model=NAME")
-        return architecture(name)
+        return architecture(settings.teacher_model)
     return policy if needs.divergence != "none" else None
 
 

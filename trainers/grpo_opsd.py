@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from torch import Tensor
 
 from agentgym_suite.trainers.algorithm import Needs, PolicyOutputs, Sums
 from agentgym_suite.trainers.batch import StepBatch
-from agentgym_suite.trainers.config import Preset, setting
+from agentgym_suite.trainers.config import Preset, PrivilegedConfig, ToldSource, setting
 from agentgym_suite.trainers.group_relative import GroupRelative
 from agentgym_suite.trainers.grpo import GrpoConfig
 from agentgym_suite.trainers.losses import gated_distillation
@@ -24,18 +24,12 @@ from agentgym_suite.trainers.stats import Reducer
 
 
 @dataclass(frozen=True, kw_only=True)
-class GrpoOpsdConfig(GrpoConfig):
+class GrpoOpsdConfig(GrpoConfig, PrivilegedConfig):
     """Settings of GRPO with gated self-distillation."""
 
     distillation_coef: float = setting(0.01, "lambda, weight of the distillation term")
     gate_sharpness: float = setting(5.0, "beta of the gate")
-    pi_source: Literal["aligned", "generic_skill", "random_success", "nearest_success"] = setting(
-        "aligned", "where privileged information comes from"
-    )
-    pi_position: Literal["prefix", "user_turn"] = setting(
-        "prefix", "in front of the first prompt token, or in the last user message"
-    )
-    pi_tokens: int = setting(256, "token budget of the privileged text")
+    pi_source: ToldSource = setting("aligned", "where privileged information comes from")
 
     PRESETS: ClassVar[Mapping[str, Preset]] = GrpoConfig.PRESETS
 

@@ -21,7 +21,8 @@ from agentgym_suite.trainers.analyzer import (
     analyze_groups,
 )
 from agentgym_suite.trainers.analyzer_audit import write_audit
-from agentgym_suite.trainers.pi_sources import PiSource, privileged_texts
+from agentgym_suite.trainers.config import PiSource
+from agentgym_suite.trainers.pi_sources import privileged_texts
 from agentgym_suite.trainers.rows import trajectory_id
 from agentgym_suite.trainers.trajectory_traces import TraceGroup, trace_group
 

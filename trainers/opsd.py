@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from agentgym_suite.trainers.algorithm import Needs
-from agentgym_suite.trainers.config import Preset, setting
+from agentgym_suite.trainers.config import Preset, PrivilegedConfig, ToldSource, setting
 from agentgym_suite.trainers.distillation import Distillation, DistillationConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class OpsdConfig(DistillationConfig):
+class OpsdConfig(DistillationConfig, PrivilegedConfig):
     """Settings of OPSD."""
 
     PRESETS: ClassVar[Mapping[str, Preset]] = {
@@ -24,13 +24,7 @@ class OpsdConfig(DistillationConfig):
         "public_code": {},
     }
 
-    pi_source: Literal["aligned", "generic_skill", "random_success", "nearest_success"] = setting(
-        "aligned", "where privileged information comes from"
-    )
-    pi_position: Literal["prefix", "user_turn"] = setting(
-        "prefix", "in front of the first prompt token, or in the last user message"
-    )
-    pi_tokens: int = setting(256, "token budget of the privileged text")
+    pi_source: ToldSource = setting("aligned", "where privileged information comes from")
 
 
 @dataclass(frozen=True)

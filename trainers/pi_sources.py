@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Literal, get_args
+from typing import get_args
 
 from agentgym_suite.errors import UsageError
 from agentgym_suite.trainers.analyzer import GroupAnalysis
+from agentgym_suite.trainers.config import PiSource
 from agentgym_suite.trainers.privileged import compose_guidance
 from agentgym_suite.trainers.trajectory_traces import Trace, TraceGroup, collapsed
-
-PiSource = Literal["aligned", "generic_skill", "random_success", "nearest_success", "none"]
 
 GENERIC_SKILLS: Mapping[str, str] = {
     "pick_and_place_simple": "Look for the object at the places where its kind is kept, take it, "

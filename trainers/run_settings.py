@@ -26,7 +26,7 @@ from agentgym_suite.trainers.config import (
     ABOVE_ZERO,
     AlgorithmConfig,
     Preset,
-    check_setting,
+    check_settings,
     setting,
 )
 from agentgym_suite.trainers.registry import algorithm_spec
@@ -169,13 +169,7 @@ class RunSettings:
     keep_checkpoints: int = setting(2, "checkpoints that stay")
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            check_setting(name, value, *_BOUNDS.get(name, (0.0, math.inf)))
-        for name in ("compute_dtype", "attention", "engine", "runner"):
-            known = get_args(get_type_hints(RunSettings)[name])
-            if getattr(self, name) not in known:
-                words = ", ".join(repr(word) for word in known)
-                raise UsageError(f"{name} is {getattr(self, name)!r}; use one of {words}")
+        check_settings(self, _BOUNDS)
         if self.share_prefix and self.recompute:
             raise UsageError("recompute would fill a shared prefix twice; set share_prefix = false")
         if self.engine_options and self.engine == "transformers":

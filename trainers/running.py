@@ -28,18 +28,19 @@ from agentgym_suite.trainers.analyzer import Analyzer, AnalyzerSettings
 from agentgym_suite.trainers.analyzer_client import ChatAnalyzer
 from agentgym_suite.trainers.checkpoints import Progress
 from agentgym_suite.trainers.cloning import CloningSettings
+from agentgym_suite.trainers.config import PrivilegedConfig
 from agentgym_suite.trainers.hinting import Hinting
 from agentgym_suite.trainers.live_view import TrainingView
 from agentgym_suite.trainers.models import choose_attention
 from agentgym_suite.trainers.offline_analyzers import RuleAnalyzer
 from agentgym_suite.trainers.opd import OpdConfig
-from agentgym_suite.trainers.pi_sources import PiSource
-from agentgym_suite.trainers.privileged import PI_TOKENS, plain_encode
+from agentgym_suite.trainers.privileged import plain_encode
 from agentgym_suite.trainers.privileged_rows import Privileged
 from agentgym_suite.trainers.ranks import ONE_PROCESS, Ranks
 from agentgym_suite.trainers.run_settings import FREE, Configuration, RunSettings
 from agentgym_suite.trainers.starts import StartSettings, make_start
 from agentgym_suite.trainers.task_lists import Played, environments, select_tasks, spread
+from agentgym_suite.trainers.taspo import TaspoConfig
 from agentgym_suite.trainers.teachers import check_vocabulary
 from agentgym_suite.trainers.trainer import Trainer
 from agentgym_suite.versions import suite_version
@@ -275,17 +276,16 @@ class Training:
         self, analyzer: Analyzer, tokenizer: Any, make_env: MakeEnv
     ) -> Privileged | None:
         run, settings = self._configuration.run, self._configuration.settings
-        source: PiSource = getattr(settings, "pi_source", "none")
-        if source == "none":
+        if not isinstance(settings, PrivilegedConfig) or settings.pi_source == "none":
             return None
         chat = TransformersChatTokenizer(tokenizer)
         with closing(make_env()) as env:
             tools = game_of(env).tools
-        outcome = getattr(settings, "align_sees_outcome", False)
+        outcome = isinstance(settings, TaspoConfig) and settings.align_sees_outcome
         hinting = Hinting(
             analyzer,
             AnalyzerSettings(align_sees_outcome=outcome),
-            source=source,
+            source=settings.pi_source,
             audit=self._out / self._own("audit"),
             seed=run.seed,
         )
@@ -294,8 +294,8 @@ class Training:
             chat,
             plain_encode(tokenizer),
             prompt_template(run.prompt).reply_format,
-            getattr(settings, "pi_tokens", PI_TOKENS),
-            getattr(settings, "pi_position", "prefix"),
+            settings.pi_tokens,
+            settings.pi_position,
             lambda messages: chat.chat_ids(messages, tools),
         )
 

@@ -13,14 +13,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from agentgym_suite.trainers.algorithm import Needs
 from agentgym_suite.trainers.batch import StepBatch
-from agentgym_suite.trainers.config import ABOVE_ZERO, GroupConfig, Preset, setting
+from agentgym_suite.trainers.config import (
+    ABOVE_ZERO,
+    GroupConfig,
+    Preset,
+    PrivilegedConfig,
+    setting,
+)
 from agentgym_suite.trainers.credit import (
     Allocation,
     CreditSettings,
@@ -36,7 +42,7 @@ from agentgym_suite.trainers.stats import Reducer
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaspoConfig(GroupConfig):
+class TaspoConfig(GroupConfig, PrivilegedConfig):
     """Settings of TASPO; defaults are the paper's."""
 
     PRESETS: ClassVar[Mapping[str, Preset]] = {
@@ -61,13 +67,6 @@ class TaspoConfig(GroupConfig):
     min_shift: float = setting(0.0, "centred turn scores smaller than this count as 0")
     strict_all_turns: bool = setting(False, "weigh nothing unless every turn is scorable")
     allocation: Allocation = setting("action", "what a weight belongs to")
-    pi_source: Literal["aligned", "generic_skill", "random_success", "nearest_success", "none"] = (
-        setting("aligned", "where privileged information comes from")
-    )
-    pi_position: Literal["prefix", "user_turn"] = setting(
-        "prefix", "in front of the first prompt token, or in the last user message"
-    )
-    pi_tokens: int = setting(256, "token budget of the privileged text")
     align_sees_outcome: bool = setting(False, "tell the alignment which targets succeeded")
     dual_clip: float = setting(3.0, "bound c > 1 of the loss of negative advantages; 0 is off")
     aggregation: Aggregation = setting("traj-nested", "how token losses make one number")

@@ -61,6 +61,7 @@ from agentgym_suite.trainers.run_checks import (
     refuse_unfit,
 )
 from agentgym_suite.trainers.run_settings import Configuration
+from agentgym_suite.trainers.sapo_ar import SapoArConfig
 from agentgym_suite.trainers.stats import added
 from agentgym_suite.trainers.task_lists import Played
 from agentgym_suite.trainers.teachers import Teacher, other_teacher, own_teacher
@@ -124,7 +125,7 @@ class Trainer:
         if needs.value_tokens:
             head = policy.get_output_embeddings().weight
             value_ids = value_token_ids(len(tokenizer), head.shape[0])
-            if getattr(settings, "init_value_rows", False):
+            if isinstance(settings, SapoArConfig) and settings.init_value_rows:
                 equalise_value_rows(head, value_ids)
         critic = make_critic(policy) if needs.critic != "none" else None
         if run.lora_rank:

@@ -22,10 +22,11 @@ from agentgym_suite.errors import UsageError
 from agentgym_suite.trainers.algorithm import Algorithm
 from agentgym_suite.trainers.analyzer import Analyzer, AnalyzerSettings
 from agentgym_suite.trainers.batch import StepBatch
+from agentgym_suite.trainers.config import PrivilegedConfig
 from agentgym_suite.trainers.hinting import Hinting
 from agentgym_suite.trainers.offline_analyzers import RuleAnalyzer
-from agentgym_suite.trainers.privileged import PI_TOKENS
 from agentgym_suite.trainers.stats import ALONE
+from agentgym_suite.trainers.taspo import TaspoConfig
 from agentgym_suite.trainers.verl_rows import (
     READ,
     REAL,
@@ -80,10 +81,12 @@ class StepTrainer(PPOTrainerSync):  # type: ignore[misc]
 
     def _rescoring(self) -> Rescoring:
         settings, run = self.configuration.settings, self.configuration.run
+        assert isinstance(settings, PrivilegedConfig)  # nothing else has a privileged teacher
+        outcome = isinstance(settings, TaspoConfig) and settings.align_sees_outcome
         hinting = Hinting(
             self.analyzer(),
-            AnalyzerSettings(align_sees_outcome=getattr(settings, "align_sees_outcome", False)),
-            source=getattr(settings, "pi_source", "none"),
+            AnalyzerSettings(align_sees_outcome=outcome),
+            source=settings.pi_source,
             seed=run.seed,
         )
         return Rescoring(
@@ -91,7 +94,7 @@ class StepTrainer(PPOTrainerSync):  # type: ignore[misc]
             self.tokenizer,
             self.actor_rollout_wg,
             self.config.actor_rollout_ref.rollout.temperature,
-            getattr(settings, "pi_tokens", PI_TOKENS),
+            settings.pi_tokens,
         )
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
@@ -131,7 +134,8 @@ def refuse_unmet(algorithm: Algorithm, config: Any) -> None:
     Raises:
         UsageError: it needs something that is switched off, or that veRL does not offer.
     """
-    needs, name = algorithm.needs, algorithm.name
+    needs, name, settings = algorithm.needs, algorithm.name, algorithm.config
+    told = isinstance(settings, PrivilegedConfig) and settings.pi_source != "none"
     actor = config.actor_rollout_ref.actor
     never = {
         "values read from the policy's own logits": needs.value_tokens,
@@ -140,7 +144,7 @@ def refuse_unmet(algorithm: Algorithm, config: Any) -> None:
         "the gradient of what clipping takes away": needs.clip_bias_pass,
         "values after a truncated trajectory's end": needs.bootstrap,
         "groups drawn anew": needs.resample_uniform_groups > 0,
-        "guidance in the last user message": _position(algorithm) == "user_turn",
+        "guidance in the last user message": told and settings.pi_position == "user_turn",
     }
     for what, needed in never.items():
         if needed:
@@ -168,10 +172,6 @@ def refuse_unmet(algorithm: Algorithm, config: Any) -> None:
             raise UsageError(f"{name} needs {switch}=True; set it, or change its settings")
     if critic and needs.critic == "none":
         raise UsageError(f"{name} has no critic; set critic.enable=False")
-
-
-def _position(algorithm: Algorithm) -> str:
-    return getattr(algorithm.config, "pi_position", "prefix")
 
 
 register_trainer(TRAINER)(StepTrainer)

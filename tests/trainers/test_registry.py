@@ -62,13 +62,13 @@ def test_unknown_presets_and_settings_are_refused(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "settings", "sentence"),
     [
-        ("capo", {"ratio": "geometric"}, "ratio is 'geometric'; use one of token, product"),
-        ("capo", {"credit": "gae"}, "credit is 'gae'; use one of action_gae"),
+        ("capo", {"ratio": "geometric"}, "ratio is 'geometric'; use one of 'token', 'product'"),
+        ("capo", {"credit": "gae"}, "credit is 'gae'; use one of 'action_gae'"),
         ("capo", {"gamma": 1.5}, "gamma is 1.5; give a number from 0 to 1"),
         ("capo", {"gamma": float("nan")}, "gamma is nan"),
         ("capo", {"clip_low": -0.1}, "clip_low is -0.1"),
         ("grpo", {"dual_clip": 0.5}, "dual_clip is 0.5; give a number above 1, or 0 for off"),
-        ("grpo", {"aggregation": "mean"}, "aggregation is 'mean'; use one of token-mean"),
+        ("grpo", {"aggregation": "mean"}, "aggregation is 'mean'; use one of 'token-mean'"),
         ("grpo", {"rollouts": 0}, "rollouts is 0"),
         ("taspo", {"weight_range": 1.0}, "weight_range is 1.0"),
         ("taspo", {"tau": 0.0}, "tau is 0.0"),
