@@ -48,8 +48,3 @@ def explained_variance(values: Tensor, targets: Tensor, reducer: Reducer) -> flo
     _, spread, _ = mean_and_spread(targets, reducer, "biased")
     _, left, _ = mean_and_spread(targets - values, reducer, "biased")
     return 1.0 - (left / spread) ** 2 if spread > 0.0 else 0.0
-
-
-def no_critic(name: str) -> UsageError:
-    """What an algorithm without a critic answers."""
-    return UsageError(f"{name} has no critic; train none")

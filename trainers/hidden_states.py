@@ -6,7 +6,6 @@ of similar length (``length_buckets``), or what is padded is computed for nothin
 
 from __future__ import annotations
 
-import inspect
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
@@ -15,6 +14,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
+from agentgym_suite.engines.cached_rows import cache_keyword
 from agentgym_suite.errors import UsageError
 
 Ids = Sequence[int]
@@ -127,7 +127,7 @@ def _packed_states(trunk: Any, prompts: Sequence[Ids], responses: Sequence[Ids])
 
 def _states_after(trunk: Any, prompt: Ids, responses: Sequence[Ids]) -> Tensor:
     """One forward of the prompt, then all responses behind its keys and values."""
-    name = _cache_keyword(trunk)
+    name = cache_keyword(trunk)
     cache = DynamicCache(config=trunk.config)
     prompt_ids = torch.tensor([list(prompt)], device=trunk.device)
     ended = trunk(input_ids=prompt_ids, use_cache=True, **{name: cache}).last_hidden_state[:, -1:]
@@ -145,9 +145,3 @@ def _right_padded(rows: Sequence[Ids], device: torch.device) -> Tensor:
     for number, row in enumerate(rows):
         table[number, : len(row)] = torch.tensor(row, dtype=torch.long)
     return table.to(device)
-
-
-def _cache_keyword(trunk: Any) -> str:
-    """What this version of transformers calls keys and values of earlier tokens."""
-    taken = inspect.signature(trunk.forward).parameters
-    return "cache" if "cache" in taken else "past_key_values"

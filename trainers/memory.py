@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from agentgym_suite.engines.cached_rows import ROOM, ROOM_SHARE
 from agentgym_suite.engines.decoding import PREFILL_TOKENS
 from agentgym_suite.trainers.architectures import Architecture
 from agentgym_suite.trainers.plans import Plan
@@ -18,7 +19,6 @@ NORM = 4
 """Bytes of a number in norms and losses, which are computed in float32."""
 MOMENTS = 2
 """Numbers that AdamW keeps of each weight."""
-_ROOM, _GROWTH = 128, 1.25  # of the engine, behind the keys and values in use
 _LOGIT_COPIES = 7  # float32 tensors as large as a chunk's logits, in its backward pass
 
 
@@ -117,7 +117,7 @@ def _lasting(plan: Plan) -> dict[str, float]:
 def _rollout(plan: Plan) -> dict[str, float]:
     model = plan.policy
     row = plan.longest_prompt + plan.longest_reply
-    room = max(_ROOM, (_GROWTH - 1) * row)
+    room = max(ROOM, row / ROOM_SHARE)
     read = min(max(PREFILL_TOKENS, plan.longest_prompt), plan.running * plan.longest_prompt)
     return {
         "keys and values": plan.running * (row + room) * plan.number * model.cached_numbers,

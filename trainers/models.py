@@ -1,9 +1,10 @@
-"""Networks beside the policy: frozen copies, critics, and the values that a critic gives."""
+"""Networks beside the policy: frozen copies, references, critics, and values that critics give."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from importlib.util import find_spec
 from typing import Any
@@ -16,12 +17,24 @@ from transformers import AutoModelForTokenClassification
 from agentgym_suite.errors import UsageError
 from agentgym_suite.trainers.batch import StepBatch
 from agentgym_suite.trainers.hidden_states import Ids, boundary_states
+from agentgym_suite.trainers.lora import adapter_off, has_adapter
+from agentgym_suite.trainers.ranks import Ranks
 from agentgym_suite.trainers.reading import reads_weights
+
+Reference = Callable[[], AbstractContextManager[Any]]
+"""Opens the reference policy for a pass over an iteration's rows."""
 
 
 def frozen_copy(model: Any) -> Any:
     """The same weights, never trained: a reference or a teacher."""
     return copy.deepcopy(model).eval().requires_grad_(False)
+
+
+def make_reference(policy: Any, ranks: Ranks) -> Reference:
+    """The policy as it is now: a frozen copy, or the policy itself with its adapter off."""
+    if has_adapter(policy):
+        return partial(adapter_off, policy)
+    return partial(nullcontext, ranks.placed(frozen_copy(policy)))
 
 
 def make_critic(policy: Any) -> Any:

@@ -18,7 +18,7 @@ from agentgym_suite.trainers.algorithm import Loss, Needs, PolicyOutputs, Prepar
 from agentgym_suite.trainers.batch import StepBatch, Targets
 from agentgym_suite.trainers.config import AlgorithmConfig, CriticConfig
 from agentgym_suite.trainers.credit import nested_row_weights
-from agentgym_suite.trainers.critic import critic_share, no_critic
+from agentgym_suite.trainers.critic import critic_share
 from agentgym_suite.trainers.losses import (
     aggregate,
     clipped_away,
@@ -233,7 +233,7 @@ class PolicyGradient(Generic[Config]):
     def critic_loss(self, micro: StepBatch, values: Tensor, sums: Sums) -> Loss:
         """The critic's share; see ``Algorithm.critic_loss``."""
         if self.needs.critic == "none" or not isinstance(self.config, CriticConfig):
-            raise no_critic(self.name)
+            raise UsageError(f"{self.name} has no critic; train none")
         return critic_share(micro, values, sums, self.config.value_clip)
 
     def ratio(self, micro: StepBatch, outputs: PolicyOutputs, sums: Sums) -> Tensor:

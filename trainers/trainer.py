@@ -31,7 +31,7 @@ from agentgym_suite.trainers.logprobs import Forward
 from agentgym_suite.trainers.lora import add_adapter, merged, save_adapter
 from agentgym_suite.trainers.metrics import FINAL, MetricsLog, NoLog, timed
 from agentgym_suite.trainers.minibatch import minibatches, padding_share
-from agentgym_suite.trainers.models import make_critic, recompute_layers
+from agentgym_suite.trainers.models import make_critic, make_reference, recompute_layers
 from agentgym_suite.trainers.outcomes import (
     Outcomes,
     forget_outcomes,
@@ -49,7 +49,6 @@ from agentgym_suite.trainers.policy_rollouts import PolicyRollouts
 from agentgym_suite.trainers.privileged_rows import Privileged
 from agentgym_suite.trainers.prompt_budget import fitting_prompt
 from agentgym_suite.trainers.ranks import ONE_PROCESS, Ranks
-from agentgym_suite.trainers.references import make_reference
 from agentgym_suite.trainers.rollout_engine import make_rollout_engine, make_schedule, make_sync
 from agentgym_suite.trainers.rollout_schedules import Schedule, staleness
 from agentgym_suite.trainers.rows import pad_row

@@ -18,8 +18,15 @@ from transformers.cache_utils import DynamicLayer
 
 from agentgym_suite.errors import EngineError
 
-_ROOM = 128
-"""Columns that a cache grows by, at least."""
+ROOM, ROOM_SHARE = 128, 4
+"""Columns that a cache grows by: at least so many, and a fourth of those in use."""
+
+
+def cache_keyword(module: Any) -> str:
+    """What a model's ``forward`` calls the keys and values of earlier tokens."""
+    # transformers renames the keyword; a forward that takes both warns about the old one
+    accepted = inspect.signature(module.forward).parameters
+    return "cache" if "cache" in accepted else "past_key_values"
 
 
 class CausalForward:
@@ -46,10 +53,8 @@ class CausalForward:
                 f"the model {type(module).__name__} keeps its past in {strange[0]}, which rows "
                 "cannot join; use the vllm engine, or a model with attention layers alone"
             )
-        accepted = inspect.signature(module.forward).parameters
-        # transformers renames the keyword; a forward that takes both warns about the old one
-        self._cache_keyword = "cache" if "cache" in accepted else "past_key_values"
-        self._keeps_logits = "logits_to_keep" in accepted
+        self._cache_keyword = cache_keyword(module)
+        self._keeps_logits = "logits_to_keep" in inspect.signature(module.forward).parameters
         self.vocabulary = int(module.get_input_embeddings().num_embeddings)
         window = getattr(config, "max_position_embeddings", None)
         self.window = window if isinstance(window, int) else None
@@ -163,7 +168,7 @@ class _GrowingLayer(DynamicLayer):  # type: ignore[misc]
         used = self.keys.shape[-2]
         end = used + key_states.shape[-2]
         if end > self._key_room.shape[-2]:
-            room = max(_ROOM, used // 4)
+            room = max(ROOM, used // ROOM_SHARE)
             self._key_room = _with_room(self.keys, end - used + room)
             self._value_room = _with_room(self.values, end - used + room)
         self._key_room[..., used:end, :] = key_states
