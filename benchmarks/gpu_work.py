@@ -215,7 +215,7 @@ def plan_of(machine: Machine, work: Work, algorithm: Any) -> Any:
         longest_reply=work.reply,
         minibatch_rows=work.minibatch_rows,
         micro_tokens=work.micro_tokens,
-        number=2 if machine.cuda else 4,
-        in_flight=work.trajectories * work.steps,
+        element_size=2 if machine.cuda else 4,
+        concurrency=work.trajectories * work.steps,
         host=not machine.cuda,
     )

@@ -103,7 +103,7 @@ class Architecture:
         return self.layers * rank * sum(wide + narrow for wide, narrow in self.linear_shapes)
 
     @property
-    def cached_numbers(self) -> int:
+    def cached_elements(self) -> int:
         """Numbers that the keys and values of one token are."""
         return 2 * self.layers * self.key_width
 

@@ -54,8 +54,8 @@ class Progress:
         env_steps: environment steps consumed in training.
         episodes: trajectories played in training.
         tasks_drawn: where the order of tasks stands: groups drawn so far.
-        wall_s: seconds spent, evaluation included.
-        cpu_s: processor seconds of the process spent.
+        wall_s: seconds of the iterations, evaluations and checkpoints aside.
+        cpu_s: processor seconds of all processes in that time.
     """
 
     iteration: int = 0

@@ -71,7 +71,6 @@ class Collection:
         dropped: trajectories that are missing because they broke.
         groups: tasks that were drawn for it on all ranks, those of groups left out too.
         env_steps: steps taken in the environment, those of broken and dropped episodes too.
-        wall_s: seconds it took.
     """
 
     rows: tuple[StepRow, ...]
@@ -81,7 +80,6 @@ class Collection:
     dropped: int = 0
     groups: int = 0
     env_steps: int = 0
-    wall_s: float = 0.0
 
 
 def collection_metrics(collection: Collection, reducer: Reducer = ALONE) -> dict[str, float]:
@@ -177,7 +175,6 @@ class Collector:
         seeds = {request.agent_seed for request in requests}
         if None in seeds or len(seeds) < len(requests):
             raise UsageError("a request has no agent_seed of its own; plan them by plan_groups")
-        started = time.perf_counter()
         played: dict[tuple[str, int], Episode] = {}
         failures: list[Episode] = []
         waiting = list(requests)
@@ -203,7 +200,6 @@ class Collector:
             failures=tuple(failures),
             dropped=len(requests) - len(episodes),
             env_steps=sum(len(e.steps) for e in [*played.values(), *failures]),
-            wall_s=time.perf_counter() - started,
         )
 
     def _rows(self, episode: Episode) -> tuple[StepRow, ...]:

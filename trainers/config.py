@@ -189,9 +189,6 @@ class PrivilegedConfig(AlgorithmConfig):
 class GroupConfig(AlgorithmConfig):
     """Settings of algorithms that compare the trajectories of one task."""
 
-    norm_by_std: bool = setting(True, "divide a group's scores by their deviation")
-    group_std: Spread = setting("unbiased", "denominator of that deviation")
-    group_eps: float = setting(GROUP_EPS, "added to that deviation; equal scores give 0")
     filter_groups: bool = setting(
         False, "leave out groups whose scores are all equal, and draw others"
     )
@@ -207,3 +204,12 @@ class GroupConfig(AlgorithmConfig):
 
     def _bounds(self) -> dict[str, tuple[float, float]]:
         return {**super()._bounds(), "filter_rounds": (1, math.inf)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NormalisedGroupConfig(GroupConfig):
+    """Settings of algorithms that normalise a group's scores as GRPO does."""
+
+    norm_by_std: bool = setting(True, "divide a group's scores by their deviation")
+    group_std: Spread = setting("unbiased", "denominator of that deviation")
+    group_eps: float = setting(GROUP_EPS, "added to that deviation; equal scores give 0")

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from agentgym_suite.trainers.batch import StepBatch
-from agentgym_suite.trainers.config import GroupConfig, Preset, setting
-from agentgym_suite.trainers.group_relative import GroupRelative
+from agentgym_suite.trainers.config import NormalisedGroupConfig, Preset, setting
+from agentgym_suite.trainers.group_relative import GroupNormalised
 from agentgym_suite.trainers.policy_gradient import Credit
 from agentgym_suite.trainers.stats import Reducer
 
 
 @dataclass(frozen=True, kw_only=True)
-class DapoConfig(GroupConfig):
+class DapoConfig(NormalisedGroupConfig):
     """Settings of DAPO."""
 
     PRESETS: ClassVar[Mapping[str, Preset]] = {
@@ -35,7 +35,7 @@ class DapoConfig(GroupConfig):
 
 
 @dataclass(frozen=True)
-class Dapo(GroupRelative[DapoConfig]):
+class Dapo(GroupNormalised[DapoConfig]):
     """DAPO as an ``Algorithm``."""
 
     name: ClassVar[str] = "dapo"

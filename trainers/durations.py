@@ -125,8 +125,8 @@ def _decoding(plan: Plan, rates: Rates) -> float:
     model = plan.policy
     rounds = math.ceil(plan.trajectories / plan.processes / plan.running)
     steps = rounds * plan.steps * plan.reply
-    cached = plan.running * (plan.prompt + plan.reply / 2) * model.cached_numbers
-    read = plan.number * (model.layers * model.layer_matrices + model.embedding + cached)
+    cached = plan.running * (plan.prompt + plan.reply / 2) * model.cached_elements
+    read = plan.element_size * (model.layers * model.layer_matrices + model.embedding + cached)
     computed = 2.0 * plan.running * (model.layers * model.layer_matrices + model.embedding)
     latency = rates.layer_latency * model.layers
     return steps * max(read / rates.bandwidth, computed / rates.reading, latency)

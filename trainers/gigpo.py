@@ -12,15 +12,15 @@ from typing import ClassVar
 
 from agentgym_suite.trainers.advantages import EpisodeStatistics, state_advantages
 from agentgym_suite.trainers.batch import StepBatch
-from agentgym_suite.trainers.config import GroupConfig, Preset, setting
-from agentgym_suite.trainers.group_relative import GroupRelative
+from agentgym_suite.trainers.config import NormalisedGroupConfig, Preset, setting
+from agentgym_suite.trainers.group_relative import GroupNormalised
 from agentgym_suite.trainers.policy_gradient import Credit
 from agentgym_suite.trainers.returns import row_rewards, step_returns
 from agentgym_suite.trainers.stats import Reducer
 
 
 @dataclass(frozen=True, kw_only=True)
-class GigpoConfig(GroupConfig):
+class GigpoConfig(NormalisedGroupConfig):
     """Settings of GiGPO; ``norm_by_std`` omits both divisions when off (its mode "mean")."""
 
     PRESETS: ClassVar[Mapping[str, Preset]] = {
@@ -50,7 +50,7 @@ class GigpoConfig(GroupConfig):
 
 
 @dataclass(frozen=True)
-class Gigpo(GroupRelative[GigpoConfig]):
+class Gigpo(GroupNormalised[GigpoConfig]):
     """GiGPO as an ``Algorithm``."""
 
     name: ClassVar[str] = "gigpo"

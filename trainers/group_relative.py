@@ -1,4 +1,4 @@
-"""``GroupRelative``: what the algorithms that compare rollouts of one task share."""
+"""What algorithms that compare rollouts of one task share: whole groups, GRPO's normalisation."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from torch import Tensor
 from agentgym_suite.trainers.advantages import EpisodeStatistics, group_advantages
 from agentgym_suite.trainers.algorithm import Needs
 from agentgym_suite.trainers.batch import StepBatch
-from agentgym_suite.trainers.config import GroupConfig
+from agentgym_suite.trainers.config import GroupConfig, NormalisedGroupConfig
 from agentgym_suite.trainers.policy_gradient import PolicyGradient
 from agentgym_suite.trainers.returns import row_rewards
 from agentgym_suite.trainers.stats import Reducer
 
 Config = TypeVar("Config", bound=GroupConfig)
+Normalised = TypeVar("Normalised", bound=NormalisedGroupConfig)
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,11 @@ class GroupRelative(PolicyGradient[Config]):
         config = self.config
         rounds = config.filter_rounds if config.filter_groups else 0
         return replace(super().needs, group=True, resample_uniform_groups=rounds)
+
+
+@dataclass(frozen=True)
+class GroupNormalised(GroupRelative[Normalised]):
+    """An algorithm whose scores are normalised inside their group."""
 
     def outcome(
         self, batch: StepBatch, reducer: Reducer, statistics: EpisodeStatistics = "trajectories"

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from agentgym_suite.trainers.batch import StepBatch
-from agentgym_suite.trainers.config import GroupConfig, Preset, setting
-from agentgym_suite.trainers.group_relative import GroupRelative
+from agentgym_suite.trainers.config import NormalisedGroupConfig, Preset, setting
+from agentgym_suite.trainers.group_relative import GroupNormalised
 from agentgym_suite.trainers.policy_gradient import Credit
 from agentgym_suite.trainers.stats import Reducer
 
 
 @dataclass(frozen=True, kw_only=True)
-class GrpoConfig(GroupConfig):
+class GrpoConfig(NormalisedGroupConfig):
     """Settings of GRPO."""
 
     PRESETS: ClassVar[Mapping[str, Preset]] = {
@@ -36,7 +36,7 @@ class GrpoConfig(GroupConfig):
 
 
 @dataclass(frozen=True)
-class Grpo(GroupRelative[GrpoConfig]):
+class Grpo(GroupNormalised[GrpoConfig]):
     """GRPO as an ``Algorithm``."""
 
     name: ClassVar[str] = "grpo"

@@ -16,7 +16,7 @@ from torch import Tensor
 from agentgym_suite.trainers.algorithm import Needs, PolicyOutputs, Sums
 from agentgym_suite.trainers.batch import StepBatch
 from agentgym_suite.trainers.config import Preset, PrivilegedConfig, ToldSource, setting
-from agentgym_suite.trainers.group_relative import GroupRelative
+from agentgym_suite.trainers.group_relative import GroupNormalised
 from agentgym_suite.trainers.grpo import GrpoConfig
 from agentgym_suite.trainers.losses import gated_distillation
 from agentgym_suite.trainers.policy_gradient import Credit, Term, scored_tokens
@@ -35,7 +35,7 @@ class GrpoOpsdConfig(GrpoConfig, PrivilegedConfig):
 
 
 @dataclass(frozen=True)
-class GrpoOpsd(GroupRelative[GrpoOpsdConfig]):
+class GrpoOpsd(GroupNormalised[GrpoOpsdConfig]):
     """GRPO with gated self-distillation as an ``Algorithm``."""
 
     name: ClassVar[str] = "grpo_opsd"

@@ -16,8 +16,8 @@ from torch import Tensor
 from agentgym_suite.errors import UsageError
 from agentgym_suite.trainers.algorithm import Needs, PolicyOutputs, Sums
 from agentgym_suite.trainers.batch import StepBatch
-from agentgym_suite.trainers.config import GroupConfig, Preset, setting
-from agentgym_suite.trainers.group_relative import GroupRelative
+from agentgym_suite.trainers.config import NormalisedGroupConfig, Preset, setting
+from agentgym_suite.trainers.group_relative import GroupNormalised
 from agentgym_suite.trainers.losses import Aggregation
 from agentgym_suite.trainers.policy_gradient import Credit
 from agentgym_suite.trainers.ratios import (
@@ -30,7 +30,7 @@ from agentgym_suite.trainers.stats import Reducer
 
 
 @dataclass(frozen=True, kw_only=True)
-class GspoConfig(GroupConfig):
+class GspoConfig(NormalisedGroupConfig):
     """Settings of GSPO."""
 
     PRESETS: ClassVar[Mapping[str, Preset]] = {
@@ -63,7 +63,7 @@ class GspoConfig(GroupConfig):
 
 
 @dataclass(frozen=True)
-class Gspo(GroupRelative[GspoConfig]):
+class Gspo(GroupNormalised[GspoConfig]):
     """GSPO as an ``Algorithm``."""
 
     name: ClassVar[str] = "gspo"

@@ -61,7 +61,7 @@ def memory(plan: Plan) -> Memory:
     )
 
 
-def kept_of_layer(model: Architecture, number: int) -> int:
+def kept_of_layer(model: Architecture, element_size: int) -> int:
     """Bytes that a layer keeps of one token for its backward pass.
 
     Source: the inputs that derivatives are made of: both norms in float32 and normalised, what
@@ -70,40 +70,40 @@ def kept_of_layer(model: Architecture, number: int) -> int:
 
     Args:
         model: its sizes.
-        number: bytes of a number that is computed with.
+        element_size: bytes of a number that is computed with.
     """
     hidden, query, key = model.hidden, model.query_width, model.key_width
-    norms = 2 * _kept_of_norm(hidden, number)
+    norms = 2 * _kept_of_norm(hidden, element_size)
     if model.query_key_norm:
-        norms += (NORM + number) * (query + key) + NORM * (model.heads + model.kv_heads)
-    attention = number * (hidden + 2 * query + 2 * key) + NORM * model.heads
-    return norms + attention + number * (hidden + 4 * model.mlp)
+        norms += (NORM + element_size) * (query + key) + NORM * (model.heads + model.kv_heads)
+    attention = element_size * (hidden + 2 * query + 2 * key) + NORM * model.heads
+    return norms + attention + element_size * (hidden + 4 * model.mlp)
 
 
-def kept_of_trunk(model: Architecture, number: int, *, recompute: bool = False) -> int:
+def kept_of_trunk(model: Architecture, element_size: int, *, recompute: bool = False) -> int:
     """Bytes that all layers and the last norm keep of one token, before the backward pass.
 
     Args:
         model: its sizes.
-        number: bytes of a number that is computed with.
+        element_size: bytes of a number that is computed with.
         recompute: each layer keeps its input alone.
     """
-    layer = number * model.hidden if recompute else kept_of_layer(model, number)
-    return model.layers * layer + _kept_of_norm(model.hidden, number)
+    layer = element_size * model.hidden if recompute else kept_of_layer(model, element_size)
+    return model.layers * layer + _kept_of_norm(model.hidden, element_size)
 
 
-def _kept_of_norm(width: int, number: int) -> int:
-    return NORM * width + number * width + NORM
+def _kept_of_norm(width: int, element_size: int) -> int:
+    return NORM * width + element_size * width + NORM
 
 
 def _lasting(plan: Plan) -> dict[str, float]:
-    model, kept = plan.policy, plan.kept_number
+    model, kept = plan.policy, plan.kept_element_size
     parts = {
         "policy": kept * _whole(plan, model.parameters) / plan.processes,
         "optimizer of the policy": kept * MOMENTS * _trained(plan, model.parameters),
     }
     if plan.sharded:
-        parts["copy that samples"] = plan.number * _whole(plan, model.parameters)
+        parts["copy that samples"] = plan.element_size * _whole(plan, model.parameters)
     if plan.needs.reference and not plan.adapter_rank:
         parts["reference"] = kept * model.parameters / plan.processes
     if plan.needs.critic != "none":
@@ -120,19 +120,19 @@ def _rollout(plan: Plan) -> dict[str, float]:
     room = max(ROOM, row / ROOM_SHARE)
     read = min(max(PREFILL_TOKENS, plan.longest_prompt), plan.running * plan.longest_prompt)
     return {
-        "keys and values": plan.running * (row + room) * plan.number * model.cached_numbers,
+        "keys and values": plan.running * (row + room) * plan.element_size * model.cached_elements,
         "prompts being read": read * _working(plan),
     }
 
 
 def _backward(plan: Plan) -> dict[str, float]:
-    model, number = plan.policy, plan.number
+    model, size = plan.policy, plan.element_size
     tokens = plan.micro_rows * (plan.longest_prompt + plan.longest_reply)
     sampled = plan.micro_rows * plan.longest_reply
-    kept = kept_of_trunk(model, number, recompute=plan.recompute)
+    kept = kept_of_trunk(model, size, recompute=plan.recompute)
     if plan.recompute:
-        kept += kept_of_layer(model, number)
-    activations = tokens * (kept + number * model.hidden) + 2 * sampled * number * model.hidden
+        kept += kept_of_layer(model, size)
+    activations = tokens * (kept + size * model.hidden) + 2 * sampled * size * model.hidden
     gradients = _gradients(plan)
     if plan.micro_batches == 1:  # they grow as activations go
         gradients = max(0.0, gradients - activations)
@@ -141,10 +141,10 @@ def _backward(plan: Plan) -> dict[str, float]:
         "gradients": gradients,
         "activations": activations,
         "a layer's backward": tokens * _working(plan),
-        "logits": logits * (number + _LOGIT_COPIES * NORM),
+        "logits": logits * (size + _LOGIT_COPIES * NORM),
     }
     if not plan.adapter_rank:
-        parts["gradient of the head"] = 2.0 * number * model.embedding
+        parts["gradient of the head"] = 2.0 * size * model.embedding
     if plan.sharded:
         parts["gathered weights"] = _gathered(plan)
     return parts
@@ -156,7 +156,7 @@ def _step(plan: Plan) -> dict[str, float]:
     trained = _trained(plan, model.parameters)
     largest = max(model.embedding, *(wide * narrow for wide, narrow in model.linear_shapes))
     roots = 2 * min(trained, largest / plan.processes) if plan.host else trained
-    return {"gradients": _gradients(plan), "square roots": plan.kept_number * roots}
+    return {"gradients": _gradients(plan), "square roots": plan.kept_element_size * roots}
 
 
 def _gradients(plan: Plan) -> float:
@@ -167,7 +167,7 @@ def _gradients(plan: Plan) -> float:
         if plan.needs.critic == "none"
         else max(model.parameters, model.critic_parameters)
     )
-    return plan.kept_number * _trained(plan, most)
+    return plan.kept_element_size * _trained(plan, most)
 
 
 def _gathered(plan: Plan) -> float:
@@ -179,16 +179,16 @@ def _gathered(plan: Plan) -> float:
     model = plan.policy
     root = model.parameters - model.layers * model.layer_parameters
     networks = 1 + plan.needs.reference + (plan.needs.critic != "none")
-    weights = plan.number * (networks * root + 2 * model.layer_parameters)
+    weights = plan.element_size * (networks * root + 2 * model.layer_parameters)
     if plan.adapter_rank:
         return weights
-    return weights + plan.number * (root + model.layer_parameters) + NORM * root
+    return weights + plan.element_size * (root + model.layer_parameters) + NORM * root
 
 
 def _working(plan: Plan) -> float:
     """Bytes of one token that a layer needs beside what is kept, gone when it is done."""
     model = plan.policy
-    return plan.number * (3 * model.mlp + 2 * model.hidden) + NORM * 2 * model.hidden
+    return plan.element_size * (3 * model.mlp + 2 * model.hidden) + NORM * 2 * model.hidden
 
 
 def _whole(plan: Plan, parameters: int) -> int:

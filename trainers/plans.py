@@ -20,7 +20,7 @@ class Plan:
         processes: that share weights and trajectories.
         sharded: weights lie in float32, in shares where there are several processes, and layers
             compute in a copy; without it a process has them once, in the dtype it computes in.
-        number: bytes of a number that layers compute with: 2 or 4.
+        element_size: bytes of a number that layers compute with: 2 or 4.
         recompute: layers keep their inputs alone for the backward pass.
         adapter_rank: of LoRA; 0 trains all weights.
         trajectories: of an iteration, in all processes.
@@ -28,7 +28,7 @@ class Plan:
         prompt, reply: tokens of a row, in the mean.
         longest_prompt, longest_reply: most tokens of a row.
         hint: further tokens of a prompt with privileged information.
-        in_flight: most episodes at once in a process.
+        concurrency: most episodes at once in a process.
         minibatch_rows: of an optimizer step, in all processes.
         epochs: passes over the rows.
         micro_tokens: padded tokens of a micro-batch.
@@ -49,19 +49,19 @@ class Plan:
     teacher: Architecture | None = None
     processes: int = 1
     sharded: bool = False
-    number: int = 4
+    element_size: int = 4
     recompute: bool = False
     adapter_rank: int = 0
     hint: int = 0
-    in_flight: int = 256
+    concurrency: int = 256
     epochs: int = 1
     most_logits: int = 1 << 23
     host: bool = False
 
     @property
-    def kept_number(self) -> int:
+    def kept_element_size(self) -> int:
         """Bytes of a weight where it lies."""
-        return 4 if self.sharded else self.number
+        return 4 if self.sharded else self.element_size
 
     @property
     def rows(self) -> float:
@@ -71,7 +71,7 @@ class Plan:
     @property
     def running(self) -> int:
         """Episodes at once in one process."""
-        return min(self.in_flight, math.ceil(self.trajectories / self.processes))
+        return min(self.concurrency, math.ceil(self.trajectories / self.processes))
 
     @property
     def micro_rows(self) -> int:

@@ -86,7 +86,6 @@ def joined(parts: Sequence[Collection]) -> Collection:
         filtered=tuple(chain.from_iterable(part.filtered for part in parts)),
         dropped=sum(part.dropped for part in parts),
         env_steps=sum(part.env_steps for part in parts),
-        wall_s=sum(part.wall_s for part in parts),
     )
 
 

@@ -22,7 +22,7 @@ from agentgym_suite.trainers.algorithm import Needs
 from agentgym_suite.trainers.batch import StepBatch
 from agentgym_suite.trainers.config import (
     ABOVE_ZERO,
-    GroupConfig,
+    NormalisedGroupConfig,
     Preset,
     PrivilegedConfig,
     setting,
@@ -34,7 +34,7 @@ from agentgym_suite.trainers.credit import (
     token_weights,
     turn_weights,
 )
-from agentgym_suite.trainers.group_relative import GroupRelative
+from agentgym_suite.trainers.group_relative import GroupNormalised
 from agentgym_suite.trainers.losses import Aggregation
 from agentgym_suite.trainers.policy_gradient import Credit
 from agentgym_suite.trainers.returns import over_tokens
@@ -42,7 +42,7 @@ from agentgym_suite.trainers.stats import Reducer
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaspoConfig(GroupConfig, PrivilegedConfig):
+class TaspoConfig(NormalisedGroupConfig, PrivilegedConfig):
     """Settings of TASPO; defaults are the paper's."""
 
     PRESETS: ClassVar[Mapping[str, Preset]] = {
@@ -78,7 +78,7 @@ class TaspoConfig(GroupConfig, PrivilegedConfig):
 
 
 @dataclass(frozen=True)
-class Taspo(GroupRelative[TaspoConfig]):
+class Taspo(GroupNormalised[TaspoConfig]):
     """TASPO as an ``Algorithm``."""
 
     name: ClassVar[str] = "taspo"

@@ -22,7 +22,7 @@ def test_a_plan_is_the_settings() -> None:
     assert plan.policy.name == "Qwen/Qwen3-1.7B"
     assert (plan.trajectories, plan.steps, plan.prompt, plan.reply) == (128, 15, 500, 64)
     assert plan.needs.critic == "boundary" and plan.needs.reference
-    assert not plan.sharded and plan.number == 2
+    assert not plan.sharded and plan.element_size == 2
     assert plan.micro_rows == 16_384 // 564
 
 
@@ -36,12 +36,12 @@ def test_what_is_usual_moves_time_and_not_memory() -> None:
 
 def test_several_processes_keep_float32_in_shares() -> None:
     plan = plan_of(configuration(), Assumptions(processes=8))
-    assert plan.sharded and plan.number == 4 and plan.kept_number == 4
+    assert plan.sharded and plan.element_size == 4 and plan.kept_element_size == 4
 
 
 def test_a_processor_computes_in_float32_and_states_its_rates() -> None:
     slow = estimate(configuration(), Assumptions(device="cpu"))
-    assert slow.durations is None and slow.plan.number == 4 and slow.plan.host
+    assert slow.durations is None and slow.plan.element_size == 4 and slow.plan.host
     stated = Assumptions(device="cpu", device_operations=1e11, device_bandwidth=2e10)
     found = estimate(configuration(), stated)
     assert found.durations is not None

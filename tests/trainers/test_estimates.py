@@ -137,7 +137,7 @@ def plan(**given: Any) -> Plan:
 
 
 def test_lasting_parts_are_weights_times_bytes() -> None:
-    whole = memory(plan(needs=Needs(critic="token", reference=True), number=2)).lasting
+    whole = memory(plan(needs=Needs(critic="token", reference=True), element_size=2)).lasting
     weights, valued = SMALL.parameters, SMALL.critic_parameters
     assert whole == {
         "policy": 2 * weights,
@@ -149,7 +149,9 @@ def test_lasting_parts_are_weights_times_bytes() -> None:
 
 
 def test_processes_share_weights_and_keep_one_copy_each() -> None:
-    shared = memory(plan(needs=Needs(reference=True), processes=4, sharded=True, number=2)).lasting
+    shared = memory(
+        plan(needs=Needs(reference=True), processes=4, sharded=True, element_size=2)
+    ).lasting
     weights = SMALL.parameters
     assert shared == {
         "policy": weights,
@@ -218,9 +220,9 @@ def test_decoding_takes_the_longest_of_bytes_operations_and_kernels() -> None:
     assert durations(plan(), rates).tokens == steps * SMALL.layers
     fast = replace(rates, layer_latency=0.0, reading=1e18)
     weights = SMALL.layers * SMALL.layer_matrices + SMALL.embedding
-    cached = 8 * (24 + 4) * SMALL.cached_numbers
+    cached = 8 * (24 + 4) * SMALL.cached_elements
     assert durations(plan(), fast).tokens == pytest.approx(steps * 4 * (weights + cached) / 1e9)
-    assert durations(plan(in_flight=4), rates).tokens == 2 * steps * SMALL.layers
+    assert durations(plan(concurrency=4), rates).tokens == 2 * steps * SMALL.layers
 
 
 @pytest.mark.parametrize("name", ["Qwen/Qwen3-1.7B", "qwen3-1.7b", "QWEN/QWEN3-1.7B"])

@@ -59,6 +59,12 @@ def test_unknown_presets_and_settings_are_refused(name: str) -> None:
         make_algorithm(name, gama=1.0)
 
 
+@pytest.mark.parametrize("name", ["rloo", "reinforce_pp_baseline", "capo"])
+def test_what_an_algorithm_does_not_divide_by_is_no_setting_of_it(name: str) -> None:
+    with pytest.raises(UsageError, match="setting 'norm_by_std' does not exist"):
+        make_algorithm(name, norm_by_std=False)
+
+
 @pytest.mark.parametrize(
     ("name", "settings", "sentence"),
     [

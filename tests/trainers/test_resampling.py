@@ -68,7 +68,6 @@ class Player:
                 for trial in range(len(self.scores[group]))
             ),
             env_steps=len(rows),
-            wall_s=1.0,
         )
 
 
@@ -81,7 +80,7 @@ def test_only_what_is_lacking_is_drawn_again_and_everything_counts() -> None:
     found = play_groups(play, 3, rounds=10, config=DAPO, reducer=OneRank())
     assert play.asked == [(0, 3), (3, 2), (5, 1)]
     assert kept(found) == ["1", "4", "5"]
-    assert (found.groups, found.env_steps, found.wall_s) == (6, 12, 3.0)
+    assert (found.groups, found.env_steps) == (6, 12)
     assert {one.group_id for one in found.filtered} == {"0", "2", "3"}
     assert {one.group_id for one in found.episodes} == {"1", "4", "5"}
 
