@@ -135,7 +135,11 @@ def refuse_unmet(algorithm: Algorithm, config: Any) -> None:
         UsageError: it needs something that is switched off, or that veRL does not offer.
     """
     needs, name, settings = algorithm.needs, algorithm.name, algorithm.config
-    told = isinstance(settings, PrivilegedConfig) and settings.pi_source != "none"
+    in_user_turn = (
+        isinstance(settings, PrivilegedConfig)
+        and settings.pi_source != "none"
+        and settings.pi_position == "user_turn"
+    )
     actor = config.actor_rollout_ref.actor
     never = {
         "values read from the policy's own logits": needs.value_tokens,
@@ -144,7 +148,7 @@ def refuse_unmet(algorithm: Algorithm, config: Any) -> None:
         "the gradient of what clipping takes away": needs.clip_bias_pass,
         "values after a truncated trajectory's end": needs.bootstrap,
         "groups drawn anew": needs.resample_uniform_groups > 0,
-        "guidance in the last user message": told and settings.pi_position == "user_turn",
+        "guidance in the last user message": in_user_turn,
     }
     for what, needed in never.items():
         if needed:
