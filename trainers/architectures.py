@@ -7,12 +7,14 @@ same family: Qwen2's and Qwen3's blocks of attention and gated feed-forward.
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agentgym_suite.arguments import check_count, shown, shown_json
 from agentgym_suite.errors import UsageError
 
 _KNOWN = Path(__file__).parent / "architectures.toml"
@@ -137,13 +139,15 @@ def architecture(model: str) -> Architecture:
         UsageError: the model is not known, or of another family.
     """
     file = Path(model) / "config.json"
-    if file.is_file():
-        return architecture_of(model, json.loads(file.read_text("utf-8")))
+    if os.path.isfile(file):
+        return architecture_of(model, _read_config(file))
     known = known_architectures()
     for name, found in known.items():
         if model.lower() in (name.lower(), name.lower().rpartition("/")[2]):
             return found
-    raise UsageError(f"the model {model!r} is not known; give its folder, or one of {list(known)}")
+    raise UsageError(
+        f"the model {shown(model)} is not known; give its folder, or one of {', '.join(known)}"
+    )
 
 
 def architecture_of(name: str, config: Mapping[str, Any]) -> Architecture:
@@ -154,7 +158,7 @@ def architecture_of(name: str, config: Mapping[str, Any]) -> Architecture:
         config: of transformers.
 
     Raises:
-        UsageError: it is of another family.
+        UsageError: it is of another family, or a size is missing or cannot be.
     """
     family = config.get("model_type")
     if family not in _FAMILIES:
@@ -162,17 +166,36 @@ def architecture_of(name: str, config: Mapping[str, Any]) -> Architecture:
             f"{name} is a {family} model, whose weights are not counted here; use one of the "
             f"families {', '.join(_FAMILIES)}"
         )
-    heads = config["num_attention_heads"]
+
+    def size(of: str, otherwise: int | None = None) -> int:
+        return check_count(f"{of} of {name}", config.get(of) or otherwise, 1)
+
+    heads, hidden = size("num_attention_heads"), size("hidden_size")
     return Architecture(
         name=name,
-        hidden=config["hidden_size"],
-        layers=config["num_hidden_layers"],
+        hidden=hidden,
+        layers=size("num_hidden_layers"),
         heads=heads,
-        kv_heads=config.get("num_key_value_heads") or heads,
-        head_width=config.get("head_dim") or config["hidden_size"] // heads,
-        mlp=config["intermediate_size"],
-        vocabulary=config["vocab_size"],
+        kv_heads=size("num_key_value_heads", heads),
+        head_width=size("head_dim", hidden // heads),
+        mlp=size("intermediate_size"),
+        vocabulary=size("vocab_size"),
         tied=bool(config.get("tie_word_embeddings", False)),
         query_key_norm=family == "qwen3",
         query_key_value_bias=family == "qwen2",
     )
+
+
+def _read_config(file: Path) -> Mapping[str, Any]:
+    try:
+        config = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(
+            f"{file} cannot be read ({error}); bring the model's folder over whole"
+        ) from error
+    if not isinstance(config, dict):
+        raise UsageError(
+            f"{file} holds {shown_json(config)} instead of an object; bring the model's folder "
+            "over whole"
+        )
+    return config

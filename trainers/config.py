@@ -7,6 +7,7 @@ states what differs. A preset is a named set of changes to those defaults.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
@@ -29,7 +30,7 @@ ABOVE_ZERO = (math.ulp(0.0), math.inf)
 
 
 def check_settings(settings: Any, bounds: Mapping[str, tuple[float, float]]) -> None:
-    """Refuse a choice that is not offered, and a number that is out of its range or not finite.
+    """Refuse a choice that is not offered, and a number that ``check_setting`` refuses.
 
     Args:
         settings: a dataclass; its ``Literal`` fields are choices.
@@ -44,12 +45,21 @@ def check_settings(settings: Any, bounds: Mapping[str, tuple[float, float]]) -> 
             known = ", ".join(map(repr, get_args(hint)))
             raise UsageError(f"{name} is {value!r}; use one of {known}")
     for name, value in vars(settings).items():
-        _check_number(name, value, *bounds.get(name, (0.0, math.inf)))
+        check_setting(name, value, *bounds.get(name, (0.0, math.inf)))
 
 
-def _check_number(name: str, value: object, low: float, high: float) -> None:
+def check_setting(name: str, value: object, low: float, high: float) -> None:
+    """Refuse a number that is outside its bounds, not finite, or a whole one beyond 64 bits.
+
+    What is no number passes.
+
+    Raises:
+        UsageError: naming the setting, its value and what it may be.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float):
         return
+    if isinstance(value, int) and value > sys.maxsize:  # arithmetic with floats would overflow
+        raise UsageError(f"{name} is {shown(value)}; give at most {sys.maxsize:,}")
     if low <= value <= high and abs(value) < math.inf:
         return
     raise UsageError(f"{name} is {shown(value)}; give {_range(low, high)}")

@@ -6,6 +6,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentgym_suite.arguments import shown
 from agentgym_suite.errors import UsageError
 
 _KNOWN = Path(__file__).parent / "devices.toml"
@@ -46,8 +47,10 @@ def device(name: str) -> Device:
         UsageError: it is not known.
     """
     known = known_devices()
-    if name.lower() not in known:
-        raise UsageError(f"device is {name!r}, which is not known; use one of {', '.join(known)}")
+    if not isinstance(name, str) or name.lower() not in known:
+        raise UsageError(
+            f"device is {shown(name)}, which is not known; use one of {', '.join(known)}"
+        )
     return known[name.lower()]
 
 

@@ -6,7 +6,6 @@ or from what is stated as usual; the rest are assumptions, all of which can be s
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -59,7 +58,12 @@ class Assumptions:
         for name in ("training_share", "reading_share", "bandwidth_share"):
             check_number(name, getattr(self, name), 1e-6, 1.0)
         for name in _FROM_ZERO:
-            check_number(name, getattr(self, name), 0.0, math.inf)
+            check_number(name, getattr(self, name), 0.0, _MOST)
+        device(self.device)
+
+
+_MOST = 1e18
+"""More than any of these numbers is, and little enough to be multiplied with the others."""
 
 
 _FROM_ZERO = (

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -188,7 +189,10 @@ class RunSettings:
 _BOUNDS: Mapping[str, tuple[float, float]] = {
     "temperature": (0.01, 100.0),
     "episode_timeout_s": ABOVE_ZERO,
-    "rank_timeout_s": ABOVE_ZERO,
+    "rank_timeout_s": (1e-3, 1e9),
+    "lora_rank": (0, 65_536),
+    "lora_alpha": ABOVE_ZERO,
+    "max_staleness": (0, 100),  # so many copies of the weights wait on the host
     **dict.fromkeys(
         (
             "max_new_tokens",
@@ -305,16 +309,21 @@ def resolve(
 def _read(file: Path | None) -> dict[str, Any]:
     if file is None:
         return {}
-    if not file.is_file():
+    if not os.path.isfile(file):
         shipped = CONFIGS / f"{file}.toml"
-        if not shipped.is_file():
+        if not os.path.isfile(shipped):
             known = ", ".join(sorted(path.stem for path in CONFIGS.glob("*.toml")))
-            raise UsageError(f"there is no settings file {file}; give a path, or one of {known}")
+            name = str(file) if str(file).isprintable() else shown(str(file))
+            raise UsageError(f"there is no settings file {name}; give a path, or one of {known}")
         file = shipped
     try:
         return tomllib.loads(file.read_text("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # numbers and tables that Python itself refuses
         raise UsageError(f"{file} is not TOML ({error}); correct it") from error
+    except OSError as error:
+        raise UsageError(
+            f"{file} cannot be read ({error.strerror}); check its permissions"
+        ) from error
 
 
 def _kinds(settings: type[Any]) -> dict[str, Any]:
@@ -335,7 +344,20 @@ def _typed(name: str, value: Any, kind: Any, source: str) -> Any:
     plain = kind in _WORDS
     if plain and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
         raise UsageError(f"{source} has {name} = {shown(value)}; give {_WORDS[kind]}")
+    if kind == Mapping[str, Any] or kind is str:
+        _refuse_unrecordable(name, value, source)
     return value
+
+
+def _refuse_unrecordable(name: str, value: Any, source: str) -> None:
+    """``run.json`` and the digest of a run hold every value, as JSON."""
+    try:
+        json_digest(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(
+            f"{source} has {name} = {shown(value)}, which JSON cannot hold; give Unicode texts, "
+            "finite numbers, true, false, lists and tables of these"
+        ) from error
 
 
 def _float(name: str, value: int, source: str) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -75,12 +77,46 @@ def test_settings_are_told_from_assumptions() -> None:
         ({"processes": True}, "processes is True"),
         ({"training_share": 2}, "training_share is 2"),
         ({"mean_reply": -1}, "mean_reply is -1"),
+        ({"mean_steps": math.inf}, "mean_steps is inf"),
+        ({"mean_prompt": 1e308}, "mean_prompt is 1e"),
+        ({"device": 5}, "device is 5, which is not known"),
         ({"mean_reply": "long"}, "mean_reply is 'long'"),
     ],
 )
 def test_assumptions_that_cannot_be_are_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         Assumptions(**given)
+
+
+SIZES = {
+    "model_type": "qwen3",
+    "num_attention_heads": 4,
+    "hidden_size": 8,
+    "num_hidden_layers": 2,
+    "intermediate_size": 16,
+    "vocab_size": 100,
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "config.json cannot be read"),
+        ("[" * 5_000, "config.json cannot be read"),
+        ("[]", "config.json holds a list instead of an object"),
+        (json.dumps({**SIZES, "num_attention_heads": 0}), "num_attention_heads of .* is None"),
+        (json.dumps({**SIZES, "hidden_size": "wide"}), "hidden_size of .* is 'wide'"),
+        (json.dumps({**SIZES, "num_hidden_layers": -1}), "num_hidden_layers of .* is -1"),
+        (json.dumps({**SIZES, "vocab_size": None}), "vocab_size of .* is None"),
+    ],
+    ids=["cut", "deep", "list", "no heads", "text", "below zero", "missing"],
+)
+def test_a_folder_without_sizes_is_told(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(text, "utf-8")
+    with pytest.raises(UsageError, match=said):
+        estimate(configuration(policy=str(tmp_path)), Assumptions())
+    (tmp_path / "config.json").write_text(json.dumps(SIZES), "utf-8")
+    assert estimate(configuration(policy=str(tmp_path)), Assumptions()).plan.policy.heads == 4
 
 
 def test_the_command_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:

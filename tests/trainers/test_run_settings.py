@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import closing
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -47,12 +49,45 @@ def test_the_last_one_counts(tmp_path: Path) -> None:
         ({"engine_options": {"max_model_len": 8}}, "engine_options are for engine vllm"),
         ({"sync_tolerance": -1.0}, "sync_tolerance is -1"),
         ({"max_staleness": -1}, "max_staleness is -1"),
+        ({"kwargs": {"size": math.nan}}, "kwargs = {'size': nan}, which JSON cannot hold"),
+        ({"kwargs": {"since": date(2024, 1, 1)}}, "which JSON cannot hold; give Unicode texts"),
+        ({"policy": "my-policy-\udcff"}, "which JSON cannot hold; give Unicode texts"),
+        ({"horizon": 10**400}, "give at most 9,223,372,036,854,775,807"),
+        ({"seed": 2**64}, "seed is 18446744073709551616; give at most"),
+        ({"max_staleness": 2**62}, "give a number from 0 to 100"),
+        ({"lora_alpha": 0}, "lora_alpha is 0.0; give a number above 0"),
+        ({"lora_rank": 10**9}, "lora_rank is 1000000000; give a number from 0 to 65536"),
+        ({"rank_timeout_s": 1e308}, "rank_timeout_s is 1e\\+308; give a number from 0.001 to"),
         ({"runner": "slurm"}, "runner is 'slurm'; use one of 'local', 'ray'"),
     ],
 )
 def test_wrong_settings_are_named(given: dict[str, object], told: str) -> None:
     with pytest.raises(UsageError, match=told):
         resolve("capo", "paper", None, given)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("horizon = " + "9" * 5_000, "is not TOML"),
+        ("kwargs = " + "{a = " * 2_000 + "1" + "}" * 2_000, "is not TOML"),
+        ("kwargs = {since = 2024-01-01}", "which JSON cannot hold"),
+        ("kwargs = {size = inf}", "which JSON cannot hold"),
+    ],
+    ids=["digits", "depth", "date", "infinity"],
+)
+def test_a_file_that_python_or_json_refuses_is_named(text: str, told: str, tmp_path: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text(text, "utf-8")
+    with pytest.raises(UsageError, match=told):
+        resolve("capo", "paper", file, {})
+
+
+@pytest.mark.parametrize("name", ["a" * 5_000, "two\nlines"])
+def test_a_name_that_no_file_can_have_is_one_line(name: str) -> None:
+    with pytest.raises(UsageError, match="there is no settings file") as told:
+        resolve("capo", "paper", Path(name), {})
+    assert "\n" not in str(told.value)
 
 
 def test_wrong_files_presets_and_names_are_told(tmp_path: Path) -> None:
