@@ -52,22 +52,31 @@ class FileEntry:
 
 
 def write_atomic(path: Path | str, data: bytes) -> None:
-    """Write a file whole or not at all: temporary name, fsync, rename."""
+    """Write a file whole or not at all: temporary name, fsync, rename.
+
+    Raises:
+        DiskFull: no space is left.
+    """
     path = Path(path)
     temporary = path.with_name(TEMPORARY_PREFIX + uuid.uuid4().hex)
-    try:
-        with temporary.open("xb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    sync_folder(path.parent)
+    with explain_full_disk(path):
+        try:
+            with temporary.open("xb") as stream:
+                stream.write(data)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        sync_folder(path.parent)
 
 
 def write_json_atomic(path: Path | str, value: Json) -> None:
-    """Write a JSON file, sorted and indented, whole or not at all."""
+    """Write a JSON file, sorted and indented, whole or not at all.
+
+    Raises:
+        DiskFull: no space is left.
+    """
     text = json.dumps(value, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)
     write_atomic(path, (text + "\n").encode("utf-8"))
 
@@ -205,17 +214,27 @@ def damaged(folder: Path, error: Exception) -> DataDamaged:
 
 @contextmanager
 def explain_full_disk(place: Path) -> Iterator[None]:
-    """Turn "no space left" (of the system or of SQLite) into one ``DiskFull`` sentence."""
+    """Turn "no space left" (of the system, SQLite or a library) into one ``DiskFull`` sentence."""
     try:
         yield
+    except DiskFull:
+        raise
     except Exception as error:
-        code = error.errno if isinstance(error, OSError) else None
-        if code not in _DISK_FULL and getattr(error, "sqlite_errorname", "") != "SQLITE_FULL":
+        if not _says_full(error):
             raise
         raise DiskFull(
             f"no space left while writing {place} ({free_bytes(place) / 1e6:.1f} MB free); make "
             "room and run the same command again; finished parts are kept"
         ) from error
+
+
+def _says_full(error: Exception) -> bool:
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno in _DISK_FULL
+    words = {os.strerror(code) for code in _DISK_FULL}  # what libraries in Rust repeat
+    return getattr(error, "sqlite_errorname", "") == "SQLITE_FULL" or any(
+        word in str(error) for word in words
+    )
 
 
 def free_bytes(place: Path) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -53,14 +54,33 @@ def save_policy(
         DataError: the folder cannot be made.
         DiskFull: no space is left.
     """
+    with replaced_folder(folder) as partial:
+        write_weights(LoadedPolicy(model, tokenizer), partial)
+        Renderer(prompt, prompt_template(prompt).reply_format, history_length).write(partial)
+
+
+@contextmanager
+def replaced_folder(folder: Path) -> Iterator[Path]:
+    """A folder to be filled, which takes the place of one of that name when it is whole.
+
+    Args:
+        folder: where; those above it are made.
+
+    Raises:
+        DataError: it cannot be made.
+        DiskFull: no space is left; what was there stays.
+    """
     make_folder(folder.parent)
     partial = partial_folder(folder)
     if partial.exists():
         shutil.rmtree(partial)
-    with explain_full_disk(partial):
-        partial.mkdir()
-        write_weights(LoadedPolicy(model, tokenizer), partial)
-        Renderer(prompt, prompt_template(prompt).reply_format, history_length).write(partial)
+    try:
+        with explain_full_disk(partial):
+            partial.mkdir()
+            yield partial
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
     if folder.exists():
         shutil.rmtree(folder)
     partial.rename(folder)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from agentgym_suite.trainers.run_settings import RunSettings
 
 _MOSTLY = 0.5
+_FAILED = "hints/error/"
 PATIENCE: Mapping[str, int] = {"sat_v": 3, "sat_q": 3}
 """Iterations in a row before a sentence is worth saying; 1 for the others."""
 
@@ -38,6 +39,17 @@ def iteration_notes(values: Mapping[str, float], run: RunSettings) -> dict[str, 
         notes["untold"] = (
             "no trajectory had privileged information, so the teacher said nothing; take other "
             "tasks, or pi_source = generic_skill"
+        )
+    failed = {
+        name.removeprefix(_FAILED): number
+        for name, number in values.items()
+        if name.startswith(_FAILED)
+    }
+    if failed:
+        why = ", ".join(f"{reason} {number:.0f} times" for reason, number in failed.items())
+        notes["analyzer"] = (
+            f"the analyzer gave no usable answer ({why}), so outcomes alone decide there; see its "
+            "messages in the folder audit, and check analyzer_url, analyzer_model and its key"
         )
     dropped = values.get("rollout/dropped", 0.0)
     if dropped:

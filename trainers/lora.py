@@ -18,6 +18,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from agentgym_suite.errors import MissingExtra, UsageError
+from agentgym_suite.trainers.exports import replaced_folder
 
 NAME = "default"
 """What peft calls the one adapter of a network."""
@@ -57,7 +58,7 @@ def add_adapter(model: Any, settings: LoraSettings, *, heads: tuple[str, ...] = 
         from peft import LoraConfig, inject_adapter_in_model
     except ImportError as error:
         raise MissingExtra("train", "LoRA") from error
-    names = settings.targets if settings.targets == ALL_LINEAR else settings.targets.split(",")
+    names = _targets(model, settings.targets)
     config = LoraConfig(
         r=settings.rank,
         lora_alpha=settings.alpha,
@@ -69,13 +70,38 @@ def add_adapter(model: Any, settings: LoraSettings, *, heads: tuple[str, ...] = 
         try:
             inject_adapter_in_model(config, model, NAME)
         except ValueError as error:
-            raise UsageError(
-                f"lora_targets is {settings.targets!r}, which {type(model).__name__} has no layers "
-                f"of; use {ALL_LINEAR}, or names of its linear layers"
-            ) from error
+            raise _no_layers(settings.targets, model) from error
     for head in heads:
         model.get_submodule(head).requires_grad_(True)
     return model
+
+
+def _targets(model: Any, targets: str) -> str | list[str]:
+    """The names of layers as peft takes them: it would pass over those that there are none of."""
+    if targets == ALL_LINEAR:
+        return targets
+    places = dict(model.named_modules())
+    names = [name.strip() for name in targets.split(",")]
+    for name in names:
+        found = [part for place, part in places.items() if f".{place}".endswith(f".{name}")]
+        if not name or not found:
+            raise _no_layers(targets, model, name)
+        # the trainer reads both as plain matrices, which may be one and the same
+        if any(part is model.get_output_embeddings() for part in found) or any(
+            isinstance(part, torch.nn.Embedding) for part in found
+        ):
+            raise UsageError(
+                f"lora_targets has {name!r}, and embeddings and head have no adapter; leave it out"
+            )
+    return names
+
+
+def _no_layers(targets: str, model: Any, name: str | None = None) -> UsageError:
+    which = "none of these" if name is None else f"no {name!r}"
+    return UsageError(
+        f"lora_targets is {targets!r}, and {type(model).__name__} has {which} among its linear "
+        f"layers; use {ALL_LINEAR}, or names of its linear layers"
+    )
 
 
 @contextmanager
@@ -128,22 +154,26 @@ def save_adapter(model: Any, folder: Path, *, base: str) -> None:
 
     Args:
         model: with an adapter, whose weights are whole.
-        folder: made if it is not there.
+        folder: whole or not there; one of the same name gives way.
         base: where the weights lie that it belongs to.
+
+    Raises:
+        DataError: the folder cannot be made.
+        DiskFull: no space is left.
     """
     from peft import get_peft_model_state_dict
     from safetensors.torch import save_file
 
-    folder.mkdir(parents=True, exist_ok=True)
     config = model.peft_config[NAME]
     config.base_model_name_or_path, config.task_type = base, "CAUSAL_LM"
-    config.save_pretrained(str(folder))
     found = get_peft_model_state_dict(model, adapter_name=NAME, save_embedding_layers=False)
     weights = {
         f"base_model.model.{name}": tensor.detach().cpu().contiguous()
         for name, tensor in found.items()
     }
-    save_file(weights, folder / "adapter_model.safetensors", metadata={"format": "pt"})
+    with replaced_folder(folder) as partial:
+        config.save_pretrained(str(partial))
+        save_file(weights, partial / "adapter_model.safetensors", metadata={"format": "pt"})
 
 
 def has_adapter(model: Any) -> bool:

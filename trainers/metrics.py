@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym_suite.errors import MissingExtra
-from agentgym_suite.files import make_folder, write_atomic
+from agentgym_suite.files import explain_full_disk, make_folder, write_atomic
 from agentgym_suite.machine import peak_memory_mib
 
 METRICS_FILE = "metrics.jsonl"
@@ -45,11 +45,15 @@ class MetricsLog:
         write_atomic(self._path, text.encode("utf-8"))
 
     def write(self, iteration: int, values: Mapping[str, float]) -> None:
-        """One iteration, with the most memory that this process has held so far."""
+        """One iteration, with the most memory that this process has held so far.
+
+        Raises:
+            DiskFull: no space is left; a resumed run forgets what was written of the line.
+        """
         peak = peak_memory_mib()
         if peak is not None:
             values = {**values, "peak_memory_mib": peak}
-        with self._path.open("a", encoding="utf-8") as file:
+        with explain_full_disk(self._path), self._path.open("a", encoding="utf-8") as file:
             file.write(_line({"iteration": iteration, **values}))
         if self._board is not None:
             for name, value in values.items():

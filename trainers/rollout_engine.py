@@ -11,7 +11,7 @@ from agentgym_suite.engines.loading import LoadedPolicy, save_policy
 from agentgym_suite.engines.opening import PolicyEngine
 from agentgym_suite.engines.tokens import Sampling
 from agentgym_suite.engines.transformers_engine import TransformersEngine
-from agentgym_suite.files import make_folder
+from agentgym_suite.files import explain_full_disk, make_folder
 from agentgym_suite.trainers.lora import merged
 from agentgym_suite.trainers.models import frozen_copy
 from agentgym_suite.trainers.policy_rollouts import PolicyRollouts
@@ -59,7 +59,8 @@ def _write(sampled: Any, tokenizer: Any, banned_ids: tuple[int, ...], folder: Pa
     plain.generation_config = copy.deepcopy(decoding)
     plain.generation_config.suppress_tokens = list(banned_ids) or None
     make_folder(folder)
-    save_policy(LoadedPolicy(plain, tokenizer), folder)
+    with explain_full_disk(folder):
+        save_policy(LoadedPolicy(plain, tokenizer), folder)
     plain.generation_config = decoding
 
 

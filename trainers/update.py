@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from agentgym_suite.errors import TrainingError
+from agentgym_suite.errors import TrainingError, UsageError
 from agentgym_suite.trainers.algorithm import Algorithm, Loss, PolicyOutputs, Sums
 from agentgym_suite.trainers.batch import StepBatch
 from agentgym_suite.trainers.logprobs import Forward, policy_outputs
@@ -23,6 +23,8 @@ from agentgym_suite.trainers.models import boundary_values, token_values
 from agentgym_suite.trainers.reading import full
 from agentgym_suite.trainers.stats import Reducer, added
 from agentgym_suite.trainers.teachers import Teacher
+
+_LARGEST_RATE = 1e30
 
 
 @dataclass(slots=True)
@@ -49,7 +51,16 @@ class Learner:
     def make(
         cls, model: Any, learning_rate: float, *, warmup: int, grad_clip: float, decay: float
     ) -> Learner:
-        """AdamW with betas (0.9, 0.999) over the parameters that have gradients."""
+        """AdamW with betas (0.9, 0.999) over the parameters that have gradients.
+
+        Raises:
+            UsageError: a learning rate that no weight could be moved by.
+        """
+        if learning_rate > _LARGEST_RATE:
+            raise UsageError(
+                f"a learning rate is {learning_rate}, which moves weights out of float32; give a "
+                "smaller one"
+            )
         weights = [weight for weight in model.parameters() if weight.requires_grad]
         optimizer = torch.optim.AdamW(
             weights, lr=learning_rate, betas=(0.9, 0.999), weight_decay=decay
@@ -60,7 +71,8 @@ class Learner:
         """Apply the gradient; the norm it had.
 
         Raises:
-            TrainingError: it is not finite; the weights are as they were.
+            TrainingError: it is not finite, and the weights are as they were; or the weights are
+                not finite behind the step.
         """
         weights = [weight for group in self.optimizer.param_groups for weight in group["params"]]
         norm = float(full(torch.nn.utils.clip_grad_norm_(weights, self.grad_clip)))
@@ -76,6 +88,13 @@ class Learner:
             group["lr"] = rate
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
+        with torch.no_grad():
+            size = float(full(torch.nn.utils.get_total_norm(weights)))
+        if not math.isfinite(size):  # a checkpoint of these would push out a good one
+            raise TrainingError(
+                f"the weights have norm {size} after optimizer step {self.steps}; lower "
+                "learning_rate or weight_decay, and go on from the last checkpoint"
+            )
         return norm
 
 

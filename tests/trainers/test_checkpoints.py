@@ -102,6 +102,15 @@ def test_a_gradient_that_is_no_number_moves_nothing() -> None:
     assert one.steps == 0
 
 
+def test_weights_that_are_no_numbers_end_the_training_before_a_checkpoint() -> None:
+    one = learner()
+    one.learning_rate = 1e29
+    with pytest.raises(TrainingError, match="the weights have norm inf after optimizer step 1"):
+        learn(one, 1)
+    with pytest.raises(UsageError, match="a learning rate is 1e.308"):
+        Learner.make(small_module(0), 1e308, warmup=0, grad_clip=1.0, decay=0.0)
+
+
 def test_the_rate_rises_over_the_warm_up() -> None:
     one = learner()
     rates = []

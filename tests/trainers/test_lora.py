@@ -86,9 +86,33 @@ def test_a_critic_trains_its_head_beside_its_adapter() -> None:
     assert all("lora_" in name or name.startswith("score") for name in trained)
 
 
-def test_layers_that_are_not_there_are_named() -> None:
-    with pytest.raises(UsageError, match=r"lora_targets is 'nothing,else'.*all-linear"):
-        add_adapter(small_module(), LoraSettings(rank=2, alpha=2.0, targets="nothing,else"))
+@pytest.mark.parametrize(
+    ("targets", "told"),
+    [
+        ("nothing,else", r"lora_targets is 'nothing,else'.*all-linear"),
+        ("q_proj,v_prj", r"lora_targets is 'q_proj,v_prj', and \w+ has no 'v_prj'"),
+        ("q_proj,", "has no '' among its linear layers"),
+        ("norm", "has none of these among its linear layers"),
+        (
+            "embed_tokens",
+            "lora_targets has 'embed_tokens', and embeddings and head have no adapter",
+        ),
+        ("lm_head", "lora_targets has 'lm_head', and embeddings and head have no adapter"),
+    ],
+)
+def test_layers_that_are_not_there_are_named(targets: str, told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        add_adapter(small_module(), LoraSettings(rank=2, alpha=2.0, targets=targets))
+
+
+def test_names_of_layers_may_have_blanks_between() -> None:
+    settings = LoraSettings(rank=2, alpha=2.0, targets="q_proj, v_proj")
+    trained = {
+        name.split(".")[-4]
+        for name, weight in add_adapter(small_module(), settings).named_parameters()
+        if weight.requires_grad
+    }
+    assert trained == {"q_proj", "v_proj"}
 
 
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # peft's own

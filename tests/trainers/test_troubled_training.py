@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import io
 import math
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,8 @@ from agentgym_suite.trainers.checkpoints import checkpoints
 from agentgym_suite.trainers.hinting import Hinting
 from agentgym_suite.trainers.iteration_notes import iteration_notes
 from agentgym_suite.trainers.live_view import TrainingView
-from agentgym_suite.trainers.metrics import METRICS_FILE, read_metrics
+from agentgym_suite.trainers.lora import save_adapter
+from agentgym_suite.trainers.metrics import METRICS_FILE, MetricsLog, read_metrics
 from agentgym_suite.trainers.privileged import plain_encode
 from agentgym_suite.trainers.privileged_rows import Privileged
 from agentgym_suite.trainers.task_lists import Played
@@ -147,6 +150,8 @@ def test_an_analyzer_that_answers_nonsense_leaves_the_outcome_to_decide(tmp_path
     training = run("taspo", "taspo")
     line = read_metrics(tmp_path / "taspo" / METRICS_FILE)[0]
     assert line["credit/coverage"] == 0
+    noted = iteration_notes(line, training.configuration.run)
+    assert "the analyzer gave no usable answer (" in noted["analyzer"]
     assert line["grad/policy"] > 0
     assert not same(start, weights(training.policy))
     run("opsd", "opsd")
@@ -212,6 +217,74 @@ def test_a_full_disk_leaves_the_checkpoint_before(
     resumed = trainer("capo", out, budget_steps=100)
     resumed.run()
     assert same(weights(whole.policy), weights(resumed.policy))
+
+
+def full(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+class OutOfRoom(Exception):
+    """As safetensors and tokenizers say it: with the system's words, without its number."""
+
+
+def full_in_rust(*_: object, **__: object) -> None:
+    raise OutOfRoom(f"I/O error: {os.strerror(errno.ENOSPC)} (os error {errno.ENOSPC})")
+
+
+@pytest.mark.parametrize(
+    ("broken", "failing", "place"),
+    [
+        ("torch.nn.Module.state_dict", full_in_rust, "policy.partial"),
+        ("safetensors.torch.save_file", full_in_rust, "adapter.partial"),
+        ("os.fsync", full, METRICS_FILE),
+    ],
+    ids=["export", "adapter", "metrics"],
+)
+def test_a_full_disk_names_what_was_written(
+    broken: str,
+    failing: Callable[..., None],
+    place: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    training = trainer("grpo", tmp_path, budget_steps=1, checkpoint_every=9, lora_rank=2)
+    written = {
+        "policy.partial": lambda: training.export(tmp_path / "policy"),
+        "adapter.partial": lambda: save_adapter(
+            training.policy, tmp_path / "adapter", base="nowhere"
+        ),
+        METRICS_FILE: lambda: MetricsLog(tmp_path).keep(1),
+    }
+    before = sorted(tmp_path.iterdir())
+    with monkeypatch.context() as patch:
+        patch.setattr(broken, failing)
+        with pytest.raises(DiskFull, match=f"no space left while writing .*{place}"):
+            written[place]()
+    assert sorted(tmp_path.iterdir()) == before
+    written[place]()
+
+
+def test_a_line_that_did_not_fit_is_written_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = MetricsLog(tmp_path)
+    log.write(1, {"loss": 1.0})
+
+    class Full(io.StringIO):
+        def write(self, text: str) -> int:
+            os.write(half, text[:9].encode())
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    half = os.open(tmp_path / METRICS_FILE, os.O_WRONLY | os.O_APPEND)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", lambda *_, **__: Full())
+        with pytest.raises(DiskFull, match=f"while writing .*{METRICS_FILE}"):
+            log.write(2, {"loss": 2.0})
+    os.close(half)
+    resumed = MetricsLog(tmp_path)
+    resumed.keep(1)
+    resumed.write(2, {"loss": 3.0})
+    assert [line["loss"] for line in read_metrics(tmp_path / METRICS_FILE)] == [1.0, 3.0]
 
 
 @pytest.mark.parametrize("name", ["tensors/__0_0.distcp", "tensors/.metadata"])
