@@ -160,7 +160,9 @@ def _finish(partial: Path, place: Path, manifest: dict[str, Any]) -> None:
 
 def _remove_old(folder: Path, keep: int) -> None:
     for old in checkpoints(folder)[: -max(1, keep)]:
-        shutil.rmtree(old)
+        old.rename(partial_folder(old))  # what is removed by halves must not look finished
+    for left in folder.glob("*.partial"):
+        shutil.rmtree(left)
 
 
 def checkpoints(folder: Path) -> list[Path]:
@@ -168,7 +170,8 @@ def checkpoints(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return []
     places = (path.parent for path in folder.glob(f"*/{_MANIFEST}"))
-    return sorted(place for place in places if place.name.isdecimal())  # a partial one has a suffix
+    found = (place for place in places if place.name.isdecimal())  # a partial one has a suffix
+    return sorted(found, key=lambda place: int(place.name))
 
 
 def load_checkpoint(
@@ -190,9 +193,9 @@ def load_checkpoint(
         manifest = json.loads((place / _MANIFEST).read_text("utf-8"))
         schema, digest = manifest["schema"], manifest["config_digest"]
         progress = Progress(**manifest["progress"])
-        steps = manifest["optimizer_steps"]
+        steps = {name: int(count) for name, count in manifest["optimizer_steps"].items()}
         files = dict(manifest["files"]) if schema == SCHEMA else {}
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise TrainingError(
             f"checkpoint {place} is damaged ({error}); remove it to go on from the one before"
         ) from error
@@ -225,7 +228,7 @@ def load_checkpoint(
                 options=StateDictOptions(strict=False),
             )
     for name, learner in learners.items():
-        learner.steps = int(steps[name])
+        learner.steps = steps[name]
     return progress
 
 

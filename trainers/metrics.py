@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from agentgym_suite.errors import MissingExtra
+from agentgym_suite.errors import MissingExtra, TrainingError
 from agentgym_suite.files import explain_full_disk, make_folder, write_atomic
 from agentgym_suite.machine import peak_memory_mib
 
@@ -79,11 +79,27 @@ class NoLog:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of a ``metrics.jsonl``; a last one that was cut off is none."""
+    """The whole lines of a ``metrics.jsonl``; a last one that was cut off is none.
+
+    Raises:
+        TrainingError: a line is none of an iteration's.
+    """
     if not path.is_file():
         return []
-    lines = path.read_text("utf-8").splitlines(keepends=True)
-    return [json.loads(line) for line in lines if line.endswith("\n")]
+    lines = path.read_bytes().splitlines(keepends=True)
+    return [_read(line, path, at) for at, line in enumerate(lines, 1) if line.endswith(b"\n")]
+
+
+def _read(line: bytes, path: Path, at: int) -> dict[str, Any]:
+    try:
+        values: dict[str, Any] = json.loads(line)
+        int(values["iteration"])
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise TrainingError(
+            f"line {at} of {path} is damaged ({type(error).__name__}); remove it, and run the "
+            "same command again"
+        ) from error
+    return values
 
 
 def _line(values: Mapping[str, Any]) -> str:

@@ -65,6 +65,43 @@ def test_the_newest_stay(tmp_path: Path) -> None:
     assert checkpoints(tmp_path / "nowhere") == []
 
 
+def test_the_newest_is_that_of_most_iterations(tmp_path: Path) -> None:
+    one = learner()
+    for iteration in (999_999, 1_000_000):
+        save(tmp_path, one, iteration, keep=1)
+    assert [place.name for place in checkpoints(tmp_path)] == ["1000000"]
+
+
+def test_what_a_kill_left_of_other_checkpoints_is_removed_with_the_oldest(tmp_path: Path) -> None:
+    one = learner()
+    save(tmp_path, one, 1)
+    half = save(tmp_path, one, 2)
+    (half / "manifest.json").unlink()
+    half.rename(partial_folder(half))
+    for iteration in (3, 4):
+        save(tmp_path, one, iteration)
+    assert sorted(place.name for place in tmp_path.iterdir()) == ["000003", "000004"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]",
+        "[" * 5_000,
+        '{"schema": "training_checkpoint/2", "config_digest": "d", "progress": {}, '
+        '"optimizer_steps": ["policy"], "files": {}}',
+        '{"schema": "training_checkpoint/2", "config_digest": "d", "progress": {}, '
+        '"optimizer_steps": {"policy": "many"}, "files": {}}',
+    ],
+    ids=["list", "deep", "steps", "step"],
+)
+def test_a_manifest_of_something_else_is_damaged(text: str, tmp_path: Path) -> None:
+    place = save(tmp_path, learner(), 1)
+    (place / "manifest.json").write_text(text, "utf-8")
+    with pytest.raises(TrainingError, match="is damaged .*remove it to go on"):
+        load_checkpoint(place, {"policy": learner()}, config_digest="d")
+
+
 def test_what_has_no_manifest_is_no_checkpoint(tmp_path: Path) -> None:
     place = save(tmp_path, learner(), 4)
     (place / "manifest.json").unlink()

@@ -150,14 +150,19 @@ def test_an_analyzer_that_answers_nonsense_leaves_the_outcome_to_decide(tmp_path
     training = run("taspo", "taspo")
     line = read_metrics(tmp_path / "taspo" / METRICS_FILE)[0]
     assert line["credit/coverage"] == 0
-    noted = iteration_notes(line, training.configuration.run)
-    assert "the analyzer gave no usable answer (" in noted["analyzer"]
     assert line["grad/policy"] > 0
     assert not same(start, weights(training.policy))
     run("opsd", "opsd")
     line = read_metrics(tmp_path / "opsd" / METRICS_FILE)[0]
     assert line["teacher/coverage"] == 0
     assert "untold" in iteration_notes(line, training.configuration.run)
+
+
+def test_an_analyzer_that_fails_is_told() -> None:
+    values = {"hints/coverage": 0.5, "hints/error/http_status": 3.0, "hints/error/timeout": 1.0}
+    noted = iteration_notes(values, configuration("taspo").run)
+    words = "the analyzer gave no usable answer (http_status 3 times, timeout 1 times)"
+    assert noted["analyzer"].startswith(words)
 
 
 def test_a_user_is_told_once_that_nothing_is_learned(tmp_path: Path) -> None:
@@ -234,7 +239,7 @@ def full_in_rust(*_: object, **__: object) -> None:
 @pytest.mark.parametrize(
     ("broken", "failing", "place"),
     [
-        ("torch.nn.Module.state_dict", full_in_rust, "policy.partial"),
+        ("transformers.modeling_utils.safe_save_file", full_in_rust, "policy.partial"),
         ("safetensors.torch.save_file", full_in_rust, "adapter.partial"),
         ("os.fsync", full, METRICS_FILE),
     ],
@@ -262,6 +267,19 @@ def test_a_full_disk_names_what_was_written(
             written[place]()
     assert sorted(tmp_path.iterdir()) == before
     written[place]()
+
+
+@pytest.mark.parametrize(
+    "line", [b"\0\0\0\n", b"{\n", b"[]\n", b"{}\n", b'{"iteration": "x"}\n', b"\xff\n"]
+)
+def test_a_line_of_metrics_that_is_damaged_is_named(line: bytes, tmp_path: Path) -> None:
+    log = MetricsLog(tmp_path)
+    log.write(1, {"loss": 1.0})
+    kept = (tmp_path / METRICS_FILE).read_bytes()
+    (tmp_path / METRICS_FILE).write_bytes(kept + line + kept)
+    with pytest.raises(TrainingError, match=f"line 2 of .*{METRICS_FILE} is damaged .*remove it"):
+        log.keep(1)
+    assert (tmp_path / METRICS_FILE).read_bytes() == kept + line + kept
 
 
 def test_a_line_that_did_not_fit_is_written_anew(
