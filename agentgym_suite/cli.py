@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import sys
 from collections.abc import Sequence
 from functools import partial
 
-from agentgym_suite.console import plain_warnings
+from agentgym_suite.console import plain_warnings, tell_error
 from agentgym_suite.errors import AgentGymSuiteError
 from agentgym_suite.versions import suite_version
 
@@ -55,16 +54,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         with plain_warnings():
             return int(args.run(args) or 0)
     except AgentGymSuiteError as error:
-        print(f"agentgym-suite: {error}", file=sys.stderr)
+        tell_error(str(error))
         return 2
     except BrokenPipeError:
         return 0
     except OSError as error:
         name = f" {error.filename}" if error.filename else ""
-        print(f"agentgym-suite: cannot read or write{name}: {error.strerror}", file=sys.stderr)
+        tell_error(f"cannot read or write{name}: {error.strerror or error}")
         return 2
     except KeyboardInterrupt:
-        print("agentgym-suite: interrupted", file=sys.stderr)
+        tell_error("interrupted")
         return 130
 
 

@@ -11,6 +11,7 @@ import re
 import sys
 import warnings
 from collections.abc import Iterator
+from typing import TextIO
 
 from rich.console import Console
 
@@ -33,16 +34,28 @@ def console(*, stderr: bool = False, highlight: bool = True, quiet: bool = False
     )
 
 
+def tell_error(words: str) -> None:
+    """One line of the command's own on standard error, also where nobody reads it any more."""
+    try:
+        sys.stderr.write(f"agentgym-suite: {words}\n")
+        sys.stderr.flush()
+    except BrokenPipeError:
+        _throw_away(sys.stderr)
+
+
 @contextlib.contextmanager
 def plain_warnings() -> Iterator[None]:
-    """Tell every warning once, as one line on standard error, without the place in the code."""
+    """Tell every warning once, as one line on standard error, without the place in the code.
+
+    A reader that has gone away ends nothing.
+    """
     told: set[str] = set()
 
     def tell(message: Warning | str, *where: object, **more: object) -> None:
         words = " ".join(_COLOUR.sub("", str(message)).split()).removeprefix("WARN: ")
         if words not in told:
             told.add(words)
-            sys.stderr.write(f"agentgym-suite: warning: {words}\n")
+            tell_error(f"warning: {words}")
 
     with warnings.catch_warnings():
         warnings.showwarning = tell
@@ -53,8 +66,11 @@ class _CommandConsole(Console):
     def on_broken_pipe(self) -> None:
         """Throw away what is still to be written, where rich would end the command."""
         self.quiet = True
-        stream = sys.stderr if self.stderr else sys.stdout
-        # What the stream holds back would break the pipe again when the interpreter ends.
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, stream.fileno())
-        os.close(nowhere)
+        _throw_away(sys.stderr if self.stderr else sys.stdout)
+
+
+def _throw_away(stream: TextIO) -> None:
+    """Let a stream write to nowhere: what it holds back would break its pipe again at the end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import warnings
@@ -29,6 +30,28 @@ def test_version_and_help_exit_zero(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_bare_command_shows_its_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     assert "evaluate" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes are POSIX")
+def test_a_reader_of_warnings_that_goes_away_ends_nothing() -> None:
+    script = """
+import warnings
+from agentgym_suite.console import plain_warnings, tell_error
+with plain_warnings():
+    for number in range(3):
+        warnings.warn(f"warning {number}")
+    tell_error("wrong")
+print("went on")
+"""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=writer, check=False
+        )
+    finally:
+        os.close(writer)
+    assert (ended.returncode, ended.stdout) == (0, b"went on\n")
 
 
 def test_an_unknown_command_exits_two() -> None:
