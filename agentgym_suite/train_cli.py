@@ -34,7 +34,6 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.add_argument(
         "--config",
         metavar="FILE",
-        type=Path,
         help="settings in TOML: a path, or the name of a published comparison (docs/training.md)",
     )
     parser.add_argument(
@@ -49,7 +48,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.add_argument("--threads", metavar="N", type=int, help="processor threads of torch")
     parser.add_argument("--tensorboard", action="store_true", help="write TensorBoard files, too")
     parser.add_argument("--force", action="store_true", help="go on with another configuration")
-    parser.add_argument("--out", metavar="DIR", type=Path, help="folder of the run")
+    parser.add_argument("--out", metavar="DIR", help="folder of the run")
     parser.add_argument(
         "--dry-run",
         action="store_true",
@@ -69,6 +68,9 @@ def _train(args: argparse.Namespace) -> int:
     from agentgym_suite.trainers.run_settings import resolve
     from agentgym_suite.trainers.running import Training, bound_threads
 
+    for option in ("env", "policy", "config", "out"):
+        if getattr(args, option) == "":  # as of a shell's variable that is not set
+            raise UsageError(f"--{option} is empty; give a value, or leave it out")
     given = settings(args.set)
     named = {
         "env": args.env,
@@ -81,7 +83,7 @@ def _train(args: argparse.Namespace) -> int:
         return _estimate(args, given)
     if args.out is None:
         raise UsageError("no folder is given for the run; name it with --out")
-    configuration = resolve(args.algorithm, args.preset, args.config, given)
+    configuration = resolve(args.algorithm, args.preset, _path(args.config), given)
     if args.threads is not None:
         bound_threads(args.threads)
     run = configuration.run
@@ -92,10 +94,14 @@ def _train(args: argparse.Namespace) -> int:
         live_view(configuration, shown=ranks.rank == 0) as view,
     ):
         training = Training(
-            configuration, args.out, view, ranks=ranks, tensorboard=args.tensorboard
+            configuration, Path(args.out), view, ranks=ranks, tensorboard=args.tensorboard
         )
         training.run(force=args.force)
     return 0
+
+
+def _path(given: str | None) -> Path | None:
+    return None if given is None else Path(given)
 
 
 def _estimate(args: argparse.Namespace, given: Mapping[str, Any]) -> int:
@@ -103,7 +109,7 @@ def _estimate(args: argparse.Namespace, given: Mapping[str, Any]) -> int:
     from agentgym_suite.trainers.run_settings import resolve
 
     assumed, given = split_assumptions(given)
-    found = estimate(resolve(args.algorithm, args.preset, args.config, given), assumed)
+    found = estimate(resolve(args.algorithm, args.preset, _path(args.config), given), assumed)
     table = Table(show_header=False, box=None)
     sides: tuple[JustifyMethod, ...] = ("left", "right", "left")
     for side in sides:

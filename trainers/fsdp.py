@@ -32,6 +32,8 @@ from agentgym_suite.trainers.ranks import OneProcess, Ranks, is_lost_rank, share
 from agentgym_suite.trainers.reading import full
 from agentgym_suite.trainers.stats import AllRanks, Reducer
 
+_TOLD = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "MASTER_PORT", "MASTER_ADDR")
+
 
 class FsdpRanks:
     """The ranks of the process group that this process has joined.
@@ -105,13 +107,16 @@ def open_ranks(
         timeout_s: how long another rank is waited for, from one exchange to the next.
 
     Raises:
-        UsageError: more processes on this machine than it has devices of their kind.
+        UsageError: more processes on this machine than it has devices of their kind, or an
+            environment that is not torchrun's.
         TrainingError: in the block: another rank has ended, or does not answer.
     """
     spread = "WORLD_SIZE" in os.environ
     if not spread and not compute_dtype:
         yield OneProcess()
         return
+    if spread:
+        _check_torchrun()
     own = _own_device(device)
     where: dict[str, Any] = {} if spread else _alone()
     backend = "cpu:gloo,cuda:nccl" if own.type == "cuda" else "gloo"
@@ -120,6 +125,19 @@ def open_ranks(
         dtype = getattr(torch, compute_dtype) if compute_dtype else None
         yield FsdpRanks(own, dtype)
         distributed.destroy_process_group()
+
+
+def _check_torchrun() -> None:
+    """See that the environment is torchrun's: torch would wait for ranks that are not there."""
+    told = {name: os.environ.get(name, "") for name in _TOLD}
+    wrong = [name for name in _TOLD if not told[name].isdecimal() and name != "MASTER_ADDR"]
+    wrong += [] if told["MASTER_ADDR"] else ["MASTER_ADDR"]
+    wrong += ["RANK"] if not wrong and int(told["RANK"]) >= int(told["WORLD_SIZE"]) else []
+    if wrong:
+        raise UsageError(
+            f"{wrong[0]} is {told[wrong[0]]!r} in an environment with WORLD_SIZE "
+            f"{told['WORLD_SIZE']!r}; start the processes by torchrun, or unset WORLD_SIZE"
+        )
 
 
 def _own_device(device: str) -> torch.device:

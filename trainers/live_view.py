@@ -45,6 +45,10 @@ class TrainingView:
         self._live = live
         self._rows: list[list[str]] = []
 
+    def waits(self, why: str) -> None:
+        """Nothing is done for now."""
+        self._console.print(why, soft_wrap=True)
+
     def taught(self, lessons: int, of: int, demonstrations: int) -> None:
         """A list of tasks that the teacher has shown."""
         self._console.print(f"lesson {lessons} of {of}: {demonstrations:,} demonstrations")

@@ -74,6 +74,22 @@ def choose_attention(wanted: str, device: str, dtype: torch.dtype) -> str:
     return "flash_attention_2" if fits and find_spec("flash_attn") is not None else "sdpa"
 
 
+def set_attention(model: Any, kernel: str) -> None:
+    """Let a model compute attention with a kernel, as ``choose_attention`` names it.
+
+    Raises:
+        UsageError: the kernel is not installed, or the model has no way to it.
+    """
+    try:
+        model.set_attn_implementation(kernel)
+    except (ImportError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UsageError(
+            f"attention is {kernel!r}, which {type(model).__name__} cannot compute with here "
+            f"({reason}); set attention = auto"
+        ) from error
+
+
 def decoder_layers(model: Any) -> list[Any]:
     """The layers that a transformers model repeats, in their order.
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,17 @@ import torch
 
 from agentgym_suite.alfworld.generated_files import publish_generated
 from agentgym_suite.alfworld.generator import DEFAULT_SEED
-from agentgym_suite.arguments import shown
+from agentgym_suite.arguments import check_count, shown
 from agentgym_suite.engines.chat_tokenizer import TransformersChatTokenizer
 from agentgym_suite.engines.loading import choose_device, load_policy, weights_digest
 from agentgym_suite.errors import TrainingError, UsageError
-from agentgym_suite.files import json_digest, make_folder, only_writer, write_json_atomic
+from agentgym_suite.files import (
+    json_digest,
+    make_folder,
+    only_writer,
+    table_in,
+    write_json_atomic,
+)
 from agentgym_suite.game import game_of
 from agentgym_suite.machine import git_state, package_folder, package_versions
 from agentgym_suite.prompts import prompt_template
@@ -31,7 +38,7 @@ from agentgym_suite.trainers.cloning import CloningSettings
 from agentgym_suite.trainers.config import PrivilegedConfig
 from agentgym_suite.trainers.hinting import Hinting
 from agentgym_suite.trainers.live_view import TrainingView
-from agentgym_suite.trainers.models import choose_attention
+from agentgym_suite.trainers.models import choose_attention, set_attention
 from agentgym_suite.trainers.offline_analyzers import RuleAnalyzer
 from agentgym_suite.trainers.opd import OpdConfig
 from agentgym_suite.trainers.privileged import plain_encode
@@ -42,7 +49,7 @@ from agentgym_suite.trainers.starts import StartSettings, make_start
 from agentgym_suite.trainers.task_lists import Played, environments, select_tasks, spread
 from agentgym_suite.trainers.taspo import TaspoConfig
 from agentgym_suite.trainers.teachers import check_vocabulary
-from agentgym_suite.trainers.trainer import Trainer
+from agentgym_suite.trainers.trainer import RESULT, Trainer
 from agentgym_suite.versions import suite_version
 
 ANALYZER_KEY = "AGENTGYM_SUITE_ANALYZER_KEY"
@@ -50,6 +57,21 @@ ANALYZER_KEY = "AGENTGYM_SUITE_ANALYZER_KEY"
 _HOUSEHOLDS = 300  # of a world that lessons are given in
 _LONG = CloningSettings(steps=1600, first_look=800, look_every=200)  # lessons take longer
 RUN_FILE = "run.json"
+START_FILE = "start.json"
+_OF_START = (
+    "env",
+    "data",
+    "kwargs",
+    "split",
+    "unseen_split",
+    "most_admissible",
+    "most_tasks",
+    "horizon",
+    "prompt",
+    "max_new_tokens",
+    "start_worlds",
+)
+_MOST_THREADS = 4_096
 _PACKAGES = ("torch", "transformers", "numpy", "gymnasium")
 
 
@@ -57,11 +79,9 @@ def bound_threads(threads: int) -> None:
     """Let torch use so many processor threads; for commands, it holds for the whole process.
 
     Raises:
-        UsageError: fewer than 1.
+        UsageError: fewer than 1, or more than any machine has.
     """
-    if threads < 1:
-        raise UsageError(f"threads is {threads}; give at least 1")
-    torch.set_num_threads(threads)
+    torch.set_num_threads(check_count("threads", threads, 1, _MOST_THREADS))
 
 
 def make_analyzer(run: RunSettings, cache: Path) -> Analyzer:
@@ -120,6 +140,29 @@ def refuse_other_run(out: Path, configuration: Configuration, *, force: bool) ->
     )
 
 
+def refuse_other_start(folder: Path, record: Path, wanted: Mapping[str, Any]) -> None:
+    """See that a start was made by the settings that want it; one without a record passes.
+
+    Args:
+        folder: of the start.
+        record: the settings that it was made by.
+        wanted: those of now.
+
+    Raises:
+        UsageError: they differ, naming one that does.
+    """
+    try:
+        made = table_in(json.loads(record.read_bytes()))
+    except (OSError, ValueError, RecursionError):
+        return
+    for name, value in wanted.items():
+        if name in made and made[name] != value:
+            raise UsageError(
+                f"{folder} is a start that was made with {name} {shown(made[name])} instead of "
+                f"{shown(value)}; remove it, or choose another --out"
+            )
+
+
 class Training:
     """A run in its folder.
 
@@ -151,7 +194,7 @@ class Training:
         if self._ranks.rank:
             return self._run(force)
         make_folder(self._out)
-        with only_writer(self._out / "run", None):
+        with only_writer(self._out / "run", self._view.waits):
             return self._run(force)
 
     def start(self) -> Path:
@@ -161,8 +204,8 @@ class Training:
             UsageError: no policy is given, and the preset makes none.
         """
         make_folder(self._out)
-        with only_writer(self._out / "run", None):
-            return self._start(self._played())
+        with only_writer(self._out / "run", self._view.waits):
+            return self._start(self._played(), force=False)
 
     def _played(self) -> Played:
         run = self._configuration.run
@@ -178,12 +221,13 @@ class Training:
     def _run(self, force: bool) -> Progress:
         run, played = self._configuration.run, self._played()
         refuse_other_run(self._out, self._configuration, force=force)
-        loaded = load_policy(self._start(played), device=self._ranks.load_device(run.device))
+        self._refuse_overwriting()
+        loaded = load_policy(self._start(played, force), device=self._ranks.load_device(run.device))
         if loaded.tokenizer is None:
             raise UsageError(f"{run.policy} has no tokenizer; save it beside the weights")
         dtype = getattr(torch, run.compute_dtype) if run.compute_dtype else loaded.module.dtype
         kernel = choose_attention(run.attention, choose_device(run.device), dtype)
-        loaded.module.set_attn_implementation(kernel)
+        set_attention(loaded.module, kernel)
         teacher = self._teacher(loaded.tokenizer)
         with (
             closing(make_analyzer(run, self._out / self._own("analyzer"))) as analyzer,
@@ -206,6 +250,17 @@ class Training:
             self._ranks.once(lambda: write_json_atomic(self._out / RUN_FILE, record))
             return trainer.run(force=force)
 
+    def _refuse_overwriting(self) -> None:
+        """The result takes the place of whatever lies where it is written."""
+        result = (self._out / RESULT).resolve()
+        teacher = getattr(self._configuration.settings, "teacher_model", "")
+        for given in filter(None, (self._configuration.run.policy, teacher)):
+            if Path(given).resolve() == result:
+                raise UsageError(
+                    f"{given} is where this run writes what it has learned; choose another --out, "
+                    "or move the folder"
+                )
+
     def _source(self, make_env: MakeEnv) -> AbstractContextManager[MakeEnv]:
         """What makes the environments that are trained in, here or on a cluster."""
         run = self._configuration.run
@@ -213,19 +268,25 @@ class Training:
             return nullcontext(make_env)
         return RayEnvPool.like(make_env, run.concurrency, address=run.ray_address or None)
 
-    def _start(self, played: Played) -> Path:
+    def _start(self, played: Played, force: bool) -> Path:
         run = self._configuration.run
         if run.policy:
             return Path(run.policy)
         if self._configuration.preset != "tiny":
             raise UsageError("no policy is given; name its folder with --policy")
         folder = self._out / "start"
-        self._ranks.once(lambda: self._make_start(folder, played))
+        self._ranks.once(lambda: self._make_start(folder, played, force))
         return folder
 
-    def _make_start(self, folder: Path, played: Played) -> None:
+    def _make_start(self, folder: Path, played: Played, force: bool) -> None:
+        settings_of_run = asdict(self._configuration.run)
+        about = {name: settings_of_run[name] for name in _OF_START}
+        record = self._out / START_FILE
         if (folder / RENDERER_FILE).is_file():
+            if not force:
+                refuse_other_start(folder, record, about)
             return
+        write_json_atomic(record, about)
         run, lessons = self._configuration.run, self._lessons()
         settings = StartSettings(
             env_id=run.env,

@@ -68,6 +68,9 @@ from agentgym_suite.trainers.update import Learner, Tally, update_critic, update
 from agentgym_suite.trainers.value_basis import equalise_value_rows, value_token_ids
 from agentgym_suite.trainers.weight_sync import Snapshot
 
+RESULT = "policy"
+"""The folder of a run that holds what it has learned."""
+
 OnIteration = Callable[[int, Mapping[str, float]], None]
 
 
@@ -215,7 +218,7 @@ class Trainer:
         save_policy(folder, policy, self.tokenizer, prompt=self.configuration.run.prompt)
 
     def _finished(self, outcomes: Outcomes) -> None:
-        self.export(self.out / "policy")
+        self.export(self.out / RESULT)
         if self.configuration.run.lora_rank:
             base = self.configuration.run.policy or str(self.out / "start")
             save_adapter(self.sampled, self.out / "adapter", base=base)

@@ -50,10 +50,13 @@ def choose_device(device: str = "auto") -> str:
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        there = torch.empty(0, device=device).device
+    # a name of torch's whose module is not there ends in an ImportError
+    except (RuntimeError, AssertionError, NotImplementedError, ImportError) as error:
         reason = str(error).strip().partition("\n")[0][:200]
         raise UsageError(f"device is {device!r}, which is not here ({reason}); give cpu") from error
+    if there.type == "meta":
+        raise UsageError(f"device is {device!r}, where tensors have no numbers; give cpu")
     return device
 
 
@@ -71,7 +74,11 @@ def find_files(model: str | Path) -> ModelFiles:
 
 
 def settings_of(configuration: Any) -> PolicySettings:
-    """What a ``GenerationConfig`` of transformers says of decoding."""
+    """What a ``GenerationConfig`` of transformers says of decoding.
+
+    Raises:
+        UsageError: it names what is no token id.
+    """
     return PolicySettings(_ids(configuration.eos_token_id), _ids(configuration.suppress_tokens))
 
 
@@ -112,6 +119,7 @@ def load_policy(model: str | Path, *, device: str = "auto", dtype: str = "auto")
     try:
         with without_bars(transformers.utils.logging), _without_reports():
             tokenizer = _tokenizer(files)
+            read_settings(files)  # transformers passes over a file that it cannot read
             module, found = transformers.AutoModelForCausalLM.from_pretrained(
                 str(files.folder), dtype=wanted, output_loading_info=True, **options
             )
@@ -221,10 +229,16 @@ def _tokenizer(files: ModelFiles) -> Any:
     return transformers.AutoTokenizer.from_pretrained(str(files.folder))
 
 
-def _ids(value: int | Sequence[int] | None) -> tuple[int, ...]:
+def _ids(value: Any) -> tuple[int, ...]:
     if value is None:
         return ()
-    return (value,) if isinstance(value, int) else tuple(value)
+    ids = (value,) if isinstance(value, int | str) else tuple(value)
+    wrong = [one for one in ids if not isinstance(one, int) or one < 0]
+    if wrong:
+        raise UsageError(
+            f"the generation configuration has the token id {wrong[0]!r}; give whole numbers from 0"
+        )
+    return ids
 
 
 def _dequantized(module: Any) -> Any:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import gymnasium as gym
@@ -14,8 +16,11 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from agentgym_suite.cli import main
+from agentgym_suite.files import only_writer
 from agentgym_suite.trainers.exports import save_policy
+from agentgym_suite.trainers.live_view import TrainingView
 from agentgym_suite.trainers.metrics import METRICS_FILE
+from agentgym_suite.trainers.running import START_FILE
 from tests.trainers.tiny_training import policy
 
 ENV_ID = "CountingForBadTraining-v0"
@@ -52,7 +57,7 @@ def command(start: Path, out: Path, *more: str, algorithm: str = "capo") -> list
     given = [text for one in SMALL for text in ("--set", one)]
     return [
         *("train", algorithm, "--preset", "tiny", "--env", ENV_ID, "--policy", str(start)),
-        *("--budget-steps", "20", *given, *more, "--out", str(out)),
+        *("--budget-steps", "20", *given, "--out", str(out), *more),
     ]
 
 
@@ -87,12 +92,18 @@ def told(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (("--set", "most_admissible=1"), "starts with at most 1 admissible actions"),
         (("--set", "device=cuda:99"), "device is 'cuda:99', which is not here"),
         (("--set", "device=abacus"), "device is 'abacus', which is not here"),
+        (("--set", "device=meta"), "device is 'meta', where tensors have no numbers"),
+        (("--set", "device=privateuseone"), "device is 'privateuseone', which is not here"),
         (("--set", "max_new_tokens=200"), "window of 128 tokens has 0 for a prompt"),
         (("--set", "prompt_tokens=2000"), "window of 128 tokens has 122 for a prompt"),
         (("--env", "Nope-v0"), "'Nope-v0' is not registered"),
         (("--env", "CartPole-v1"), "'CartPole-v1' has no tasks"),
+        (("--policy", ""), "--policy is empty; give a value, or leave it out"),
+        (("--out", ""), "--out is empty; give a value, or leave it out"),
+        (("--config", ""), "--config is empty; give a value, or leave it out"),
         (("--seed", "-1"), "seed is -1"),
         (("--threads", "0"), "threads is 0"),
+        (("--threads", str(2**31)), "threads is 2147483648; give at most 4,096"),
         (("--preset", "huge"), "preset 'huge' does not exist"),
         (("--policy", "/nowhere/at/all"), "neither a folder nor"),
     ],
@@ -106,6 +117,15 @@ def test_a_wrong_argument_is_named(
 ) -> None:
     assert words in told(command(start, tmp_path / "out", *more), capsys)
     assert not (tmp_path / "out" / METRICS_FILE).exists()
+
+
+@pytest.mark.skipif(find_spec("flash_attn") is not None, reason="flash attention is installed")
+def test_a_kernel_that_is_not_installed_is_named(
+    start: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused = command(start, tmp_path / "out", "--set", "attention=flash_attention_2")
+    said = told(refused, capsys)
+    assert "attention is 'flash_attention_2'" in said and "set attention = auto" in said
 
 
 @pytest.mark.parametrize(
@@ -167,6 +187,10 @@ def unknown_architecture(folder: Path) -> None:
     path.write_text(json.dumps({"model_type": "nonesuch"}), "utf-8")
 
 
+def other_decoding(folder: Path, text: str) -> None:
+    (folder / "generation_config.json").write_text(text, "utf-8")
+
+
 def more_words(folder: Path) -> None:
     path = folder / "tokenizer.json"
     value = json.loads(path.read_text("utf-8"))
@@ -183,9 +207,28 @@ def more_words(folder: Path) -> None:
         (cut_weights, "cannot be loaded as a causal language model"),
         (other_architecture, "weights of a GPT2LMHeadModel, such as"),
         (unknown_architecture, "cannot be loaded as a causal language model"),
+        (lambda folder: other_decoding(folder, "{"), "cannot be loaded as a causal language model"),
+        (
+            lambda folder: other_decoding(folder, '{"suppress_tokens": ["a"]}'),
+            "the generation configuration has the token id 'a'",
+        ),
+        (
+            lambda folder: other_decoding(folder, '{"eos_token_id": "end"}'),
+            "the generation configuration has the token id 'end'",
+        ),
         (more_words, "bring the tokenizer that the policy was made with"),
     ],
-    ids=["tokenizer", "template", "weights", "other", "unknown", "words"],
+    ids=[
+        "tokenizer",
+        "template",
+        "weights",
+        "other",
+        "unknown",
+        "decoding",
+        "banned",
+        "end",
+        "words",
+    ],
 )
 def test_a_policy_that_cannot_be_trained_is_named(
     spoil: object, words: str, start: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -210,6 +253,85 @@ def test_nothing_of_another_run_is_written_over(
     assert before == {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     (out / "run.json").write_text("{}", "utf-8")
     assert "is no record of a training" in told(command(start, out), capsys)
+
+
+def test_a_policy_where_the_result_is_written_stays(
+    start: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "policy"
+    shutil.copytree(start, folder)
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    assert "is where this run writes what it has learned" in told(command(folder, tmp_path), capsys)
+    teaching = command(start, tmp_path, "--set", f"teacher_model={folder}", algorithm="opd")
+    assert "is where this run writes what it has learned" in told(teaching, capsys)
+    assert before == {path: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_a_start_of_other_settings_is_not_taken(
+    start: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = [word for word in command(start, tmp_path) if word not in ("--policy", str(start))]
+    shutil.copytree(start, tmp_path / "start")
+    settings = {"prompt": "compact", "horizon": 8}
+    (tmp_path / START_FILE).write_text(json.dumps(settings), "utf-8")
+    said = told(made, capsys)
+    assert "a start that was made with prompt 'compact' instead of 'terse'; remove it" in said
+    assert not (tmp_path / METRICS_FILE).exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, "RANK is ''"),
+        ({"RANK": "2"}, "LOCAL_RANK is ''"),
+        ({"RANK": "2", "LOCAL_RANK": "2", "MASTER_PORT": "1", "MASTER_ADDR": "::1"}, "RANK is '2'"),
+        ({"WORLD_SIZE": "two"}, "WORLD_SIZE is 'two'"),
+        ({"WORLD_SIZE": "-1"}, "WORLD_SIZE is '-1'"),
+    ],
+)
+def test_processes_that_torchrun_did_not_start_are_refused(
+    given: dict[str, str],
+    words: str,
+    start: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("RANK", "LOCAL_RANK", "MASTER_PORT", "MASTER_ADDR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {"WORLD_SIZE": "2", **given}.items():
+        monkeypatch.setenv(name, value)
+    said = told(command(start, tmp_path / "out"), capsys)
+    assert words in said and "start the processes by torchrun, or unset WORLD_SIZE" in said
+
+
+def test_a_second_process_says_that_it_waits(
+    start: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    held, told_of = threading.Event(), threading.Event()
+    waits = TrainingView.waits
+
+    def hold() -> None:
+        with only_writer(out / "run", None):
+            held.set()
+            told_of.wait(60)
+
+    def say(view: TrainingView, why: str) -> None:
+        waits(view, why)
+        told_of.set()
+
+    monkeypatch.setattr(TrainingView, "waits", say)
+    first = threading.Thread(target=hold)
+    first.start()
+    assert held.wait(60)
+    assert main(command(start, out, "--set", "iterations=1")) == 0
+    first.join()
+    assert f"another process is writing {out / 'run'}; waiting" in capsys.readouterr().err
 
 
 def test_a_place_that_cannot_be_written_is_named(
