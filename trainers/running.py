@@ -245,10 +245,12 @@ class Training:
                 on_iteration=self._view.iterated,
                 tensorboard=self._tensorboard,
             )
-            # not before: a refused configuration must not stand in the way of a corrected one
             record = self._record(played, teacher)
-            self._ranks.once(lambda: write_json_atomic(self._out / RUN_FILE, record))
-            return trainer.run(force=force)
+
+            def write() -> None:  # not before: what is refused must not stand in the way of a run
+                self._ranks.once(lambda: write_json_atomic(self._out / RUN_FILE, record))
+
+            return trainer.run(force=force, on_begin=write)
 
     def _refuse_overwriting(self) -> None:
         """The result takes the place of whatever lies where it is written."""

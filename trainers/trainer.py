@@ -176,11 +176,12 @@ class Trainer:
         self._sync = make_sync(run, self.engine, sampling, banned)
         self.schedule: Schedule
 
-    def run(self, *, force: bool = False) -> Progress:
+    def run(self, *, force: bool = False, on_begin: Callable[[], object] | None = None) -> Progress:
         """Train until the budget is spent, going on from the last checkpoint if there is one.
 
         Args:
             force: go on from a checkpoint of another configuration.
+            on_begin: called when nothing stands in the way, before anything is played.
 
         Raises:
             UsageError: the checkpoint is of another configuration.
@@ -188,6 +189,8 @@ class Trainer:
             EnvError: no trajectory of an iteration could be played.
         """
         self._resume(force)
+        if on_begin is not None:
+            on_begin()
         with closing(self.schedule):
             while self._budget_left():
                 self._iteration()

@@ -251,6 +251,12 @@ def test_nothing_of_another_run_is_written_over(
     said = told(command(start, out, algorithm="ppo"), capsys)
     assert "algorithm 'capo' instead of 'ppo'" in said
     assert before == {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    forced = command(start, out, "--set", "checkpoint_every=1", "--set", "lora_rank=2", "--force")
+    checkpoint = command(start, out, "--set", "checkpoint_every=1")
+    assert main(checkpoint) == 0
+    record = (out / "run.json").read_bytes()
+    assert "is of other networks" in told(forced, capsys)
+    assert record == (out / "run.json").read_bytes()
     (out / "run.json").write_text("{}", "utf-8")
     assert "is no record of a training" in told(command(start, out), capsys)
 
