@@ -30,7 +30,7 @@ ABOVE_ZERO = (math.ulp(0.0), math.inf)
 
 
 def check_settings(settings: Any, bounds: Mapping[str, tuple[float, float]]) -> None:
-    """Refuse a choice that is not offered, and a number that ``check_setting`` refuses.
+    """Refuse a choice that is not offered, and a number that is out of its range or not finite.
 
     Args:
         settings: a dataclass; its ``Literal`` fields are choices.
@@ -45,10 +45,10 @@ def check_settings(settings: Any, bounds: Mapping[str, tuple[float, float]]) -> 
             known = ", ".join(map(repr, get_args(hint)))
             raise UsageError(f"{name} is {value!r}; use one of {known}")
     for name, value in vars(settings).items():
-        check_setting(name, value, *bounds.get(name, (0.0, math.inf)))
+        _check_number(name, value, *bounds.get(name, (0.0, math.inf)))
 
 
-def check_setting(name: str, value: object, low: float, high: float) -> None:
+def _check_number(name: str, value: object, low: float, high: float) -> None:
     """Refuse a number that is outside its bounds, not finite, or a whole one beyond 64 bits.
 
     What is no number passes.
