@@ -6,6 +6,7 @@ import argparse
 import importlib.util
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping
@@ -24,15 +25,26 @@ from agentgym_suite.versions import suite_version
 
 _LOW_DISK = 2 << 30
 _OTHER_HOME = "set AGENTGYM_SUITE_HOME to a folder you can write"
-#: extra -> the importable module whose presence stands for it
-EXTRA_MODULES: Mapping[str, tuple[str, ...]] = {
-    "retrieval": ("huggingface_hub",),
-    "train": ("torch", "transformers", "accelerate", "gguf"),
-    "vllm": ("vllm",),
-    "textworld": ("textworld", "alfworld"),
-    "lucene": ("pyserini",),
-    "webshop-build": ("spacy",),
+_EXTRAS = (
+    "retrieval",
+    "train",
+    "vllm",
+    "ray",
+    "verl",
+    "server",
+    "textworld",
+    "lucene",
+    "webshop-build",
+)
+#: distribution -> what it is imported as, where that is another name; another distribution of the
+#: same module (a GPU's) will do as well
+_MODULES: Mapping[str, str] = {
+    "faiss-cpu": "faiss",
+    "pillow": "PIL",
+    "qdrant-edge-py": "qdrant_edge",
+    "TransferQueue": "transfer_queue",
 }
+_REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)(?:\[(?P<extra>[\w-]+)\])?[^;]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,19 +153,38 @@ def _environments() -> list[Finding]:
 
 
 def _extras() -> list[Finding]:
-    return [
-        Finding(
-            f"extra {extra}",
-            "installed" if _has_extra(extra) else "not installed",
-            False,
-            "" if _has_extra(extra) else f"pip install 'agentgym-suite[{extra}]'",
-        )
-        for extra in EXTRA_MODULES
-    ]
+    findings = []
+    for extra in _EXTRAS:
+        modules = extra_modules(extra)
+        lacking = [module for module in modules if importlib.util.find_spec(module) is None]
+        state = f"lacks {', '.join(lacking)}" if lacking else "installed"
+        if len(lacking) == len(modules):
+            state = "not installed"
+        mend = f"pip install 'agentgym-suite[{extra}]'" if lacking else ""
+        findings.append(Finding(f"extra {extra}", state, False, mend))
+    return findings
+
+
+def extra_modules(extra: str) -> list[str]:
+    """The modules of all packages that an extra brings, those of extras in it, too."""
+    found: dict[str, None] = {}
+    for requirement in requires("agentgym-suite") or ():
+        package, _, marker = requirement.partition(";")
+        if f'extra == "{extra}"' not in marker.replace("'", '"'):
+            continue
+        match = _REQUIREMENT.match(package)
+        if match is None:
+            continue
+        name = match["name"]
+        if match["extra"]:
+            found.update(dict.fromkeys(extra_modules(match["extra"])))
+        else:
+            found[_MODULES.get(name, name.replace("-", "_"))] = None
+    return list(found)
 
 
 def _has_extra(extra: str) -> bool:
-    return all(importlib.util.find_spec(module) is not None for module in EXTRA_MODULES[extra])
+    return all(importlib.util.find_spec(module) is not None for module in extra_modules(extra))
 
 
 def _java() -> list[Finding]:

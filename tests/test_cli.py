@@ -160,6 +160,27 @@ def test_doctor_finds_the_core_and_names_what_mends_the_rest(
     assert "pip install 'agentgym-suite[lucene]'" in capsys.readouterr().out
 
 
+def test_doctor_looks_for_every_package_of_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {"peft", "tensorboard", "torch"} <= set(doctor.extra_modules("train"))
+    assert {"vllm", "peft"} <= set(doctor.extra_modules("vllm"))  # an extra in an extra
+    for module in doctor.extra_modules("retrieval"):
+        assert module.isidentifier(), module
+
+    def finding(*absent: str) -> doctor.Finding:
+        def look(module: str) -> str | None:
+            return None if module in absent else module
+
+        with monkeypatch.context() as patch:
+            patch.setattr(doctor.importlib.util, "find_spec", look)
+            return next(one for one in doctor._extras() if one.subject == "extra train")
+
+    assert finding() == doctor.Finding("extra train", "installed", False)
+    lacking = finding("tensorboard")
+    assert (lacking.state, lacking.required) == ("lacks tensorboard", False)
+    assert lacking.mend == "pip install 'agentgym-suite[train]'"
+    assert finding(*doctor.extra_modules("train")).state == "not installed"
+
+
 def test_doctor_fails_on_a_home_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor.os, "access", lambda *args: False)
     (finding,) = doctor._data_home()
