@@ -258,3 +258,11 @@ class AnalyzerError(AgentGymSuiteError):
 
 class TrainingError(AgentGymSuiteError):
     """A training cannot go on, or its directory cannot be used."""
+
+
+def reason_of(error: object, most: int = 200) -> str:
+    """What a library says of an error, as part of a sentence: on one line, cut between words."""
+    line = " ".join(str(error).split())
+    if len(line) <= most:
+        return line
+    return f"{line[:most].rsplit(' ', 1)[0]} …"

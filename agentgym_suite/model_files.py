@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym_suite.data import data_home, json_digest
-from agentgym_suite.errors import DataError, MissingExtra, RetrievalError, UsageError
+from agentgym_suite.errors import DataError, MissingExtra, RetrievalError, UsageError, reason_of
 from agentgym_suite.files import (
     Json,
     explain_unreadable,
@@ -164,7 +164,7 @@ def hub_snapshot(
         try:
             found = snapshot_download(name, ignore_patterns=list(ignored), local_files_only=local)
         except (OSError, ValueError) as error:  # what the library raises with and without a network
-            reason = " ".join(str(error).split())[:200]
+            reason = reason_of(error)
         else:
             return Path(found)
     raise RetrievalError(f"{missing} not here and cannot be fetched ({reason}); {advice}")

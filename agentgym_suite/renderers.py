@@ -51,6 +51,10 @@ class Renderer:
             DataVersion: the prompt's wording has changed since.
         """
         path = folder / RENDERER_FILE
+        if not folder.is_dir():
+            raise DataMissing(
+                f"there is no folder {folder}; give that of a policy, such as policy/ of a run"
+            )
         try:
             value = json.loads(path.read_bytes())
         except FileNotFoundError as error:

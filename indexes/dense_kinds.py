@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agentgym_suite.errors import DataDamaged, MissingExtra, UsageError
+from agentgym_suite.errors import DataDamaged, MissingExtra, UsageError, reason_of
 from agentgym_suite.files import Json
 
 FLAT, FP16, SQ8, HNSW = "Flat", "fp16", "SQ8", "HNSW32"
@@ -168,7 +168,7 @@ def map_index(path: Path, kind: DenseKind, dim: int, rows: int) -> Any:
     try:
         index = faiss.read_index(str(path), flags)
     except RuntimeError as error:
-        reason = " ".join(str(error).split())[:200]
+        reason = reason_of(error)
         raise DataDamaged(f"{path} is no FAISS index ({reason}); build it again") from error
     found: Mapping[str, int] = {"dimension": index.d, "rows": index.ntotal}
     for what, wanted in (("dimension", dim), ("rows", rows)):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from agentgym_suite.errors import MissingExtra, RetrievalError, UsageError
+from agentgym_suite.errors import MissingExtra, RetrievalError, UsageError, reason_of
 from agentgym_suite.model_files import ModelFiles, without_bars
 
 DECISION = "True"
@@ -49,7 +49,7 @@ class DecisionModel:
                 )
                 self._model = model.to(device).eval()
         except (OSError, ValueError, KeyError, RuntimeError) as error:
-            reason = " ".join(str(error).split())[:200]
+            reason = reason_of(error)
             raise RetrievalError(
                 f"{files.folder / files.gguf} cannot be loaded as a causal language model "
                 f"({reason}); bring its folder over whole, with weights and tokenizer"
@@ -94,7 +94,7 @@ class DecisionModel:
                 chances = torch.softmax(logits.float(), dim=-1)[:, self._decision]
                 return [float(chance) for chance in chances.cpu()]
         except RuntimeError as error:
-            reason = " ".join(str(error).split())[:200]
+            reason = reason_of(error)
             raise RetrievalError(
                 f"the selector's model failed on {len(rows)} prompts of {columns} tokens "
                 f"({reason}); lower batch_tokens if memory ran out"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, TypeVar
 
-from agentgym_suite.errors import MissingExtra, RetrievalError, UsageError
+from agentgym_suite.errors import MissingExtra, RetrievalError, UsageError, reason_of
 
 TIMEOUT_S = 30
 MOST_RETRIES = 3
@@ -171,7 +171,7 @@ class QdrantServer:
 
 def _shortly(said: object) -> str:
     text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
-    return " ".join(text.split())[:200]
+    return reason_of(text)
 
 
 def _reopened(url: str | None, api_key: str | None, timeout_s: int) -> QdrantServer:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agentgym_suite.errors import MissingExtra, RetrievalError
+from agentgym_suite.errors import MissingExtra, RetrievalError, reason_of
 from agentgym_suite.indexes.qdrant_points import (
     ANY_DAY,
     DAY,
@@ -233,7 +233,7 @@ def _explained(folder: Path) -> Iterator[None]:
         yield
     # The engine raises nothing narrower.
     except Exception as error:
-        reason = " ".join(str(error).split())[:200]
+        reason = reason_of(error)
         writable = all(os.access(path, os.W_OK) for path in (folder, *folder.rglob("*")))
         mend = _MEND if writable else _READ_ONLY
         raise RetrievalError(f"Qdrant fails in {folder} ({reason}); {mend}") from error

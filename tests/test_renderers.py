@@ -53,3 +53,12 @@ def test_another_wording_or_no_file_is_refused(tmp_path: Path) -> None:
         Renderer.read(tmp_path)
     with pytest.raises(UsageError, match="prompt template 'none' does not exist"):
         Renderer("none")
+
+
+def test_a_folder_that_is_not_there_is_told_apart_from_one_that_does_not_say(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(DataMissing, match=r"there is no folder .*nowhere; give that of a policy"):
+        Renderer.read(tmp_path / "nowhere")
+    with pytest.raises(DataMissing, match="agentgym_suite.json, which names the prompt"):
+        Renderer.read(tmp_path)

@@ -27,7 +27,7 @@ from torch.distributed.checkpoint.state_dict import (
     set_state_dict,
 )
 
-from agentgym_suite.errors import TrainingError, UsageError
+from agentgym_suite.errors import TrainingError, UsageError, reason_of
 from agentgym_suite.files import (
     digest_files,
     explain_full_disk,
@@ -290,7 +290,7 @@ def _whole(partial: Path) -> Iterator[None]:
         shutil.rmtree(partial, ignore_errors=True)
         if not isinstance(error, RuntimeError) or is_lost_rank(error):
             raise
-        reason = " ".join(str(error).split())[:200]  # torch's own words for a file that ends early
+        reason = reason_of(error)  # torch's own words for a file that ends early
         raise TrainingError(
             f"checkpoint {partial.stem} cannot be written ({reason}); make room, and the same "
             "command goes on from the one before"
@@ -308,7 +308,7 @@ def _explain_foreign(place: Path) -> Iterator[None]:
         first = next(iter(_failures(error)), error)
         if isinstance(first, KeyboardInterrupt):
             raise first from error
-        reason = " ".join(str(first).split())[:200]
+        reason = reason_of(first)
         raise TrainingError(
             f"checkpoint {place} is of other networks ({reason}); train the policy that wrote it, "
             "or into another --out"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym_suite.errors import UsageError
+from agentgym_suite.errors import UsageError, reason_of
 from agentgym_suite.prompts import Message
 
 
@@ -58,7 +58,7 @@ class TransformersChatTokenizer:
                 return_dict=False,
             )
         except Exception as error:  # templates raise what their authors chose
-            reason = " ".join(str(error).split())[:200]
+            reason = reason_of(error)
             raise UsageError(
                 f"the model's chat template refuses these messages ({reason}); choose a prompt "
                 "template with other roles"

@@ -17,7 +17,7 @@ from torch import Tensor
 from agentgym_suite.engines.cached_rows import CachedRows, CausalForward
 from agentgym_suite.engines.distribution import draw, log_distribution, log_probability
 from agentgym_suite.engines.tokens import FinishReason, Generated, Sampling, check_prompt
-from agentgym_suite.errors import EngineError, UsageError
+from agentgym_suite.errors import EngineError, UsageError, reason_of
 
 MAX_ROWS = 64
 PREFILL_TOKENS = 8_192
@@ -109,7 +109,7 @@ class DecodingBatch:
             with torch.inference_mode():
                 return self._step()
         except RuntimeError as error:
-            reason = " ".join(str(error).split())[:200]
+            reason = reason_of(error)
             raise EngineError(
                 f"the model failed on {len(self._rows)} rows ({reason}); lower max_rows or "
                 "prefill_tokens if memory ran out"

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from agentgym_suite.engines.chat_tokenizer import TransformersChatTokenizer
 from agentgym_suite.engines.tokens import Weights
-from agentgym_suite.errors import EngineError, MissingExtra, RetrievalError, UsageError
+from agentgym_suite.errors import EngineError, MissingExtra, RetrievalError, UsageError, reason_of
 from agentgym_suite.model_files import ModelFiles, find_model, without_bars
 
 
@@ -53,7 +53,7 @@ def choose_device(device: str = "auto") -> str:
         there = torch.empty(0, device=device).device
     # a name of torch's whose module is not there ends in an ImportError
     except (RuntimeError, AssertionError, NotImplementedError, ImportError) as error:
-        reason = str(error).strip().partition("\n")[0][:200]
+        reason = reason_of(str(error).strip().partition("\n")[0])
         raise UsageError(f"device is {device!r}, which is not here ({reason}); give cpu") from error
     if there.type == "meta":
         raise UsageError(f"device is {device!r}, where tensors have no numbers; give cpu")
@@ -124,7 +124,7 @@ def load_policy(model: str | Path, *, device: str = "auto", dtype: str = "auto")
                 str(files.folder), dtype=wanted, output_loading_info=True, **options
             )
     except Exception as error:  # a damaged file makes it raise whatever its reader does
-        reason = " ".join(str(error).split())[:200]
+        reason = reason_of(error)
         raise EngineError(
             f"{files.folder / files.gguf} cannot be loaded as a causal language model ({reason}); "
             "bring its folder over whole"

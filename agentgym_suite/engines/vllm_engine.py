@@ -20,7 +20,7 @@ from agentgym_suite.engines.tokens import (
     Weights,
     check_prompt,
 )
-from agentgym_suite.errors import EngineError, MissingExtra, UsageError
+from agentgym_suite.errors import EngineError, MissingExtra, UsageError, reason_of
 
 COLDEST = 0.01
 """vLLM takes lower temperatures than this for this one."""
@@ -314,4 +314,4 @@ class _VllmBatch:
 
 
 def _reason(error: Exception) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__
+    return reason_of(error) or type(error).__name__
