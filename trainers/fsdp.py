@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -120,11 +120,14 @@ def open_ranks(
     own = _own_device(device)
     where: dict[str, Any] = {} if spread else _alone()
     backend = "cpu:gloo,cuda:nccl" if own.type == "cuda" else "gloo"
-    with _worded():
+    with _worded(), ExitStack() as closed:
         distributed.init_process_group(backend, timeout=timedelta(seconds=timeout_s), **where)
+        if not spread:  # others would be waited for, where one of them has failed
+            closed.callback(distributed.destroy_process_group)
         dtype = getattr(torch, compute_dtype) if compute_dtype else None
         yield FsdpRanks(own, dtype)
-        distributed.destroy_process_group()
+        if spread:
+            distributed.destroy_process_group()
 
 
 def _check_torchrun() -> None:

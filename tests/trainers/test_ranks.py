@@ -73,6 +73,14 @@ def half(_: int, out: str) -> None:
     torch.save((found, seen), Path(out) / "half.pt")
 
 
+def test_what_breaks_in_one_process_leaves_no_group_of_processes() -> None:
+    for _ in range(2):
+        with pytest.raises(UsageError, match="refused"), open_ranks(compute_dtype="bfloat16"):
+            raise UsageError("refused")
+    with open_ranks(compute_dtype="bfloat16") as ranks:
+        assert ranks.size == 1
+
+
 def test_layers_compute_in_another_dtype_beside_whole_weights(tmp_path: Path) -> None:
     multiprocessing.spawn(half, args=(str(tmp_path),), nprocs=1)
     found, seen = torch.load(tmp_path / "half.pt")
