@@ -13,7 +13,7 @@ from rich.table import Table
 from agentgym_suite.console import console
 from agentgym_suite.errors import AgentGymSuiteError, UsageError
 from agentgym_suite.game import game_of
-from agentgym_suite.making import make_environment
+from agentgym_suite.making import look_here, make_environment
 from agentgym_suite.registry import ENVIRONMENTS, Environment
 
 
@@ -74,6 +74,7 @@ def _run(args: argparse.Namespace) -> int:
 def _list_tasks(args: argparse.Namespace) -> int:
     """Task ids as a suite's ``task_list`` takes them: splits are comments there."""
     arguments = {} if args.data is None else {"data": args.data}
+    look_here(args.env)
     with contextlib.closing(make_environment(args.env, arguments)) as env:
         tasks = game_of(env).tasks
     names = list(tasks.splits) if args.split is None else [args.split]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import importlib
 import inspect
 import re
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,17 +25,14 @@ def make_environment(
     """The environment of an id with arguments that a user gave.
 
     Args:
-        env_id: a Gymnasium id.
+        env_id: a Gymnasium id, or ``MODULE:ID``, see ``registered_id``.
         arguments: of the environment or of ``gym.make``.
         max_episode_steps: horizon; None keeps that of the arguments, or the environment's own.
 
     Raises:
         UsageError: it is not registered, cannot be made, or an argument is wrong.
     """
-    if env_id not in gym.registry:
-        raise UsageError(
-            f"environment {shown(env_id)} is not registered; see `agentgym-suite list`"
-        )
+    env_id = registered_id(env_id)
     given = dict(arguments)
     if max_episode_steps is not None:
         given["max_episode_steps"] = max_episode_steps
@@ -49,6 +48,35 @@ def make_environment(
         if isinstance(error, AgentGymSuiteError):
             raise
         raise UsageError(f"{env_id} cannot be made: {error}") from error
+
+
+def registered_id(name: str) -> str:
+    """The Gymnasium id of a name; ``MODULE:ID`` imports the module that registers it first.
+
+    Raises:
+        UsageError: the module cannot be imported, or there is no such environment.
+    """
+    module, colon, env_id = name.rpartition(":")
+    if colon:
+        try:
+            importlib.import_module(module)
+        except (ImportError, SyntaxError, TypeError, ValueError) as error:
+            raise UsageError(
+                f"environment {shown(name)} cannot be imported ({error}); start in the folder of "
+                "its module, or install it"
+            ) from error
+    if env_id not in gym.registry:
+        advice = "see `agentgym-suite list`, or write MODULE:ID for one of your own"
+        if colon:
+            advice = f"register it in {module}"
+        raise UsageError(f"environment {shown(env_id)} is not registered; {advice}")
+    return env_id
+
+
+def look_here(name: str) -> None:
+    """Let a command import the module of ``MODULE:NAME`` from the current directory."""
+    if ":" in name and "" not in sys.path:
+        sys.path.insert(0, "")  # an installed command does not look there
 
 
 def _wrong_argument(env_id: str, arguments: Mapping[str, Any], error: Exception) -> str:

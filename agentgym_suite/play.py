@@ -16,7 +16,7 @@ from rich.table import Table
 from agentgym_suite.arguments import settings, shown
 from agentgym_suite.errors import UsageError
 from agentgym_suite.game import Policy, game_of
-from agentgym_suite.making import make_environment
+from agentgym_suite.making import look_here, make_environment, registered_id
 from agentgym_suite.registry import ENV_IDS, ENVIRONMENTS
 
 _LISTED = 60
@@ -31,7 +31,12 @@ _PLACEHOLDER = re.compile(r"(\w+)\[<\w+>\]")
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the ``play`` command."""
     parser = commands.add_parser("play", help="play an environment yourself at the terminal")
-    parser.add_argument("env", nargs="?", default=ENV_IDS[0], help=f"one of {', '.join(ENV_IDS)}")
+    parser.add_argument(
+        "env",
+        nargs="?",
+        default=ENV_IDS[0],
+        help=f"one of {', '.join(ENV_IDS)}, or MODULE:ID for one of your own",
+    )
     parser.add_argument("--task", help="task id or number; a random one when not given")
     parser.add_argument("--split", help="the split to draw from (see list --tasks)")
     parser.add_argument("--seed", type=int, help="seed of the draw")
@@ -70,7 +75,13 @@ def _env_id(name: str) -> str:
     for environment in ENVIRONMENTS:
         if name.lower() in (environment.id.lower(), environment.name):
             return environment.id
-    raise UsageError(f"environment {shown(name)} does not exist; use {', '.join(ENV_IDS)}")
+    if ":" in name:
+        look_here(name)
+        return registered_id(name)
+    raise UsageError(
+        f"environment {shown(name)} does not exist; use {', '.join(ENV_IDS)}, or MODULE:ID for one "
+        "of your own"
+    )
 
 
 class Terminal:
@@ -144,11 +155,12 @@ class Terminal:
 
     def _end(self, info: dict[str, Any], truncated: bool) -> int:
         verdict = "success" if info["success"] else "out of steps" if truncated else "failure"
-        table = Table("what counted", "value", title=f"{verdict}, score {info['score']:.3f}")
+        title = f"{verdict}, score {info['score']:.3f}"
+        table = Table("what counted", "value", title=title)
         for name, value in info["metrics"].items():
             if value:
                 table.add_row(name, f"{value:g}")
-        self._console.print(table)
+        self._console.print(table if table.row_count else title)
         return 0
 
 

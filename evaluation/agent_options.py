@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -24,6 +23,7 @@ from agentgym_suite.evaluation.model_specs import (
 )
 from agentgym_suite.evaluation.replayed_runs import replayed_run
 from agentgym_suite.evaluation.settings import AgentSpec, named_agent
+from agentgym_suite.making import look_here
 from agentgym_suite.prompts import PROMPT_TEMPLATES
 from agentgym_suite.replies import REPLY_FORMATS
 from agentgym_suite.retries import DEFAULT_TRIES
@@ -164,8 +164,7 @@ def agents_of(args: argparse.Namespace) -> list[AgentSpec]:
         if name not in _NAMES and ":" not in name:
             known = ", ".join(_NAMES)
             raise UsageError(f"agent {shown(name)} does not exist; use {known}, or MODULE:CLASS")
-    if ":" in args.agent and "" not in sys.path:
-        sys.path.insert(0, "")  # an installed command does not look in the current directory
+    look_here(args.agent)
     values = {option: getattr(args, _destination(option)) for option in OPTION_FIELDS}
     given = {option: value for option, value in values.items() if value is not None}
     _refuse_stray(given, names)

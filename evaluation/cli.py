@@ -31,6 +31,7 @@ from agentgym_suite.evaluation.union_folder import is_union, read_union
 from agentgym_suite.evaluation.union_report import report_union
 from agentgym_suite.evaluation.union_runs import open_union, run_union
 from agentgym_suite.evaluation.verify_cli import register_verify
+from agentgym_suite.making import look_here, registered_id
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -60,7 +61,11 @@ def _register_evaluate(commands: argparse._SubParsersAction[argparse.ArgumentPar
         metavar="ID|FILE",
         help="a suite or a union of suites, see `agentgym-suite list --suites`, or its TOML file",
     )
-    what.add_argument("--env", metavar="ID", help="one environment, ad hoc; not rankable")
+    what.add_argument(
+        "--env",
+        metavar="ID",
+        help="one environment, ad hoc, MODULE:ID for one of your own; not rankable",
+    )
     parser.add_argument(
         "--data",
         metavar="ENV=PATH",
@@ -158,6 +163,9 @@ def _register_evaluate(commands: argparse._SubParsersAction[argparse.ArgumentPar
 
 def _evaluate(args: argparse.Namespace) -> int:
     _check_numbers(args)
+    if args.env is not None:
+        look_here(args.env)
+        args.env = registered_id(args.env)
     out = None if args.out is None else _folder(args.out, "--out")
     agents = agents_of(args)
     options = _options(args)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -38,6 +41,59 @@ def test_an_environment_that_is_not_there() -> None:
         UsageError, match="'Nowhere-v0' is not registered; see `agentgym-suite list`"
     ):
         make_environment("Nowhere-v0", {})
+
+
+OWN = """
+import gymnasium as gym
+
+gym.register("Own-v0", entry_point="tests.counting:CountingEnv", max_episode_steps=8)
+"""
+
+
+@pytest.fixture
+def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A module in the current directory that registers an environment."""
+    (tmp_path / "own_module_of_a_user.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [place for place in sys.path if place])
+    yield "own_module_of_a_user"
+    gym.registry.pop("Own-v0", None)
+    sys.modules.pop("own_module_of_a_user", None)
+
+
+def test_commands_play_an_environment_of_ones_own(
+    own_module: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = f"{own_module}:Own-v0"
+    assert main(["list", "--tasks", "--env", name, "--split", "test"]) == 0
+    assert capsys.readouterr().out.split() == [f"count-{number}" for number in range(10)]
+    assert main(["play", name, "--agent", "oracle", "--task", "count-1"]) == 0
+    assert "success, score 1.000" in capsys.readouterr().out
+    words = ["evaluate", "--env", name, "--agent", "oracle", "--episodes", "2", "--out", "runs/own"]
+    assert main(words) == 0
+    assert "100.0 (2/2)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("no_such_module_here:Own-v0", "cannot be imported (No module named"),
+        (":Own-v0", "':Own-v0' cannot be imported"),
+        (".own:Own-v0", "'.own:Own-v0' cannot be imported"),
+        ("own_module_of_a_user:Other-v0", "not registered; register it in own_module_of_a_user"),
+    ],
+)
+def test_a_name_of_ones_own_that_is_none(
+    name: str, words: str, own_module: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for command in (
+        ["list", "--tasks", "--env", name],
+        ["play", name],
+        ["evaluate", "--env", name],
+    ):
+        assert main(command) == 2
+        said = capsys.readouterr().err
+        assert words in said and said.count("\n") == 1
 
 
 def test_a_fault_of_the_environment_is_not_the_callers() -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from agentgym_suite.errors import UsageError
 from agentgym_suite.trainers.algorithm import Algorithm
@@ -196,11 +197,13 @@ ALGORITHMS: Mapping[str, AlgoSpec] = {row.name: row for row in _ROWS}
 
 
 def algorithm_spec(name: str) -> AlgoSpec:
-    """The row of that name.
+    """The row of that name, or of ``MODULE:CLASS``, a subclass of ``PolicyGradient``.
 
     Raises:
         UsageError: no such algorithm; ``sapo`` is told apart from ``sapo_ar``.
     """
+    if ":" in name:
+        return _own_spec(name)
     if name == "sapo":
         raise UsageError(
             "algorithm 'sapo' is ambiguous: elsewhere it names Soft Adaptive Policy Optimization; "
@@ -210,7 +213,36 @@ def algorithm_spec(name: str) -> AlgoSpec:
         return ALGORITHMS[name]
     except KeyError:
         known = ", ".join(ALGORITHMS)
-        raise UsageError(f"algorithm {name!r} does not exist; use {known}") from None
+        raise UsageError(
+            f"algorithm {name!r} does not exist; use {known}, or MODULE:CLASS for one of your own"
+        ) from None
+
+
+def _own_spec(name: str) -> AlgoSpec:
+    """The row of a class that is imported; its settings are those of its base."""
+    module_name, _, class_name = name.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except (ImportError, SyntaxError, TypeError, ValueError) as error:
+        raise UsageError(
+            f"algorithm {name!r} cannot be imported ({error}); start in the folder of its module, "
+            "or install it"
+        ) from error
+    algorithm = getattr(module, class_name, None)
+    if not (isinstance(algorithm, type) and issubclass(algorithm, PolicyGradient)):
+        raise UsageError(
+            f"algorithm {name!r} is no subclass of PolicyGradient; write MODULE:CLASS with one"
+        )
+    for made in algorithm.__mro__:
+        for base in made.__dict__.get("__orig_bases__", ()):
+            for config in get_args(base):
+                if isinstance(config, type) and issubclass(config, AlgorithmConfig):
+                    own = "an algorithm of your own"
+                    return AlgoSpec(name, class_name, own, own, own, config, algorithm)
+    raise UsageError(
+        f"algorithm {name!r} names no class of settings; derive it from PolicyGradient[CONFIG] or "
+        "GroupRelative[CONFIG], CONFIG a subclass of AlgorithmConfig"
+    )
 
 
 def make_algorithm(name: str, preset: str = "paper", **settings: Any) -> Algorithm:

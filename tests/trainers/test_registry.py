@@ -6,9 +6,13 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
+import torch
 
 from agentgym_suite.errors import UsageError
+from agentgym_suite.trainers.grpo import GrpoConfig
 from agentgym_suite.trainers.registry import ALGORITHMS, algorithm_spec, make_algorithm
+from agentgym_suite.trainers.stats import OneRank
+from tests.trainers.small_batches import mixed_batch, with_frozen_columns
 
 NAMES = list(ALGORITHMS)
 
@@ -28,6 +32,35 @@ def test_sapo_is_refused_with_the_name_that_is_meant() -> None:
 def test_an_unknown_name_tells_the_known_ones() -> None:
     with pytest.raises(UsageError, match="'cappo' does not exist; use capo, sapo_ar"):
         algorithm_spec("cappo")
+
+
+def test_an_algorithm_of_ones_own_has_the_settings_of_its_base() -> None:
+    spec = algorithm_spec("tests.trainers.own_algorithm:Halved")
+    assert (spec.config, spec.algorithm.name) == (GrpoConfig, "halved")
+    made = make_algorithm("tests.trainers.own_algorithm:Halved", "tiny", kl_coef=0.5)
+    usual = make_algorithm("grpo", "tiny", kl_coef=0.5)
+    assert made.config == usual.config and made.needs == usual.needs
+    halves, wholes = (
+        one.prepare(with_frozen_columns(mixed_batch()), OneRank()).batch.targets
+        for one in (made, usual)
+    )
+    assert halves is not None and wholes is not None and wholes.advantages.abs().max() > 0
+    assert torch.allclose(halves.advantages, wholes.advantages / 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("no_such_module_here:Halved", "cannot be imported"),
+        (":Halved", "cannot be imported"),
+        ("tests.trainers.own_algorithm:Thirds", "is no subclass of PolicyGradient"),
+        ("tests.trainers.own_algorithm:something_else", "is no subclass of PolicyGradient"),
+        ("tests.trainers.own_algorithm:Unsettled", "names no class of settings"),
+    ],
+)
+def test_what_is_no_algorithm_is_refused(name: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        algorithm_spec(name)
 
 
 @pytest.mark.parametrize("name", NAMES)
