@@ -35,7 +35,16 @@ def iteration_notes(values: Mapping[str, float], run: RunSettings) -> dict[str, 
             "every advantage is 0: the trajectories of each task earned the same, so nothing was "
             "learned from them; take easier tasks, more rollouts, or a reward that tells them apart"
         )
-    if values.get("teacher/coverage") == 0:
+    failed = {
+        name.removeprefix(_FAILED): count for name, count in values.items() if _FAILED in name
+    }
+    if failed:
+        named = ", ".join(f"{count:.0f} by {what}" for what, count in failed.items())
+        notes["analyzer"] = (
+            f"the analyzer failed for {sum(failed.values()):.0f} tasks ({named}), which go without "
+            "privileged information; see audit/ in the run's folder, and mend its endpoint"
+        )
+    if values.get("teacher/coverage", values.get("hints/coverage")) == 0:
         notes["untold"] = (
             "no trajectory had privileged information, so the teacher said nothing; take other "
             "tasks, or pi_source = generic_skill"

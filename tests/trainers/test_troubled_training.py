@@ -150,6 +150,9 @@ def test_an_analyzer_that_answers_nonsense_leaves_the_outcome_to_decide(tmp_path
     training = run("taspo", "taspo")
     line = read_metrics(tmp_path / "taspo" / METRICS_FILE)[0]
     assert line["credit/coverage"] == 0
+    notes = iteration_notes(line, training.configuration.run)
+    assert "no trajectory had privileged information" in notes["untold"]
+    assert "the analyzer failed for " in notes["analyzer"] and "by no_object" in notes["analyzer"]
     assert line["grad/policy"] > 0
     assert not same(start, weights(training.policy))
     run("opsd", "opsd")
@@ -172,7 +175,7 @@ def test_a_user_is_told_once_that_nothing_is_learned(tmp_path: Path) -> None:
     assert line["rollout/invalid"] == 1 and line["rollout/cut"] > 0.5
     assert line["advantage/std"] == 0
     target = Console(file=(tmp_path / "told").open("w"), width=500)
-    view = TrainingView(training.configuration.run, "a run", target, None)
+    view = TrainingView(training.configuration.run, "a run", target)
     for iteration in (1, 2, 3):
         view.iterated(iteration, line)
     target.file.close()
@@ -188,7 +191,7 @@ def test_a_saturated_read_out_is_told_when_it_lasts() -> None:
         def print(self, *words: Any, **style: Any) -> None:
             told.append(str(words[0]))
 
-    view = TrainingView(configuration("sapo_ar").run, "a run", Heard(), None)
+    view = TrainingView(configuration("sapo_ar").run, "a run", Heard())
     for iteration, share in enumerate((0.9, 0.9, 0.1, 0.9, 0.9, 0.9, 0.9)):
         view.iterated(iteration, {"sat_v": share})
     assert [words[:11] for words in told if "saturated" in words] == ["iteration 5"]
