@@ -52,22 +52,27 @@ def progress_bars() -> Iterator[data.Progress]:
 
 
 def progress_lines(
-    write: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+    write: Callable[[str], None],
+    clock: Callable[[], float] = time.monotonic,
+    *,
+    every_s: float = _LINE_S,
 ) -> data.Progress:
-    """Progress as plain lines, one about every ten seconds over all phases together.
+    """Progress as plain lines, one at a time over all phases together.
 
     Args:
         write: takes each line, without its end.
         clock: tells the seconds; tests replace it.
+        every_s: least seconds between two lines.
     """
     begun = last = clock()
 
     def report(phase: str, done: int, total: int | None) -> None:
         nonlocal last
         now = clock()
-        if now - last >= _LINE_S:
+        if now - last >= every_s:
             last = now
-            write(f"{phase}: {_amount(done, total)} after {now - begun:.0f} s")
+            amount = _amount(done, total) if done or total else ""
+            write(f"{phase}{amount and ': '}{amount} after {now - begun:.0f} s")
 
     return report
 

@@ -28,6 +28,9 @@ from agentgym_suite.playing import EpisodeRecorder, classify, run_episode
 
 MakeEnv = Callable[[], gym.Env[str, str]]
 
+OnEpisode = Callable[[int, int], None]
+"""Told how many episodes are over, and of how many."""
+
 
 @runtime_checkable
 class RunsElsewhere(Protocol):

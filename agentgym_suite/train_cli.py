@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import json
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import JustifyMethod
 from rich.table import Table
@@ -14,6 +16,10 @@ from rich.table import Table
 from agentgym_suite.arguments import settings
 from agentgym_suite.console import console
 from agentgym_suite.errors import MissingExtra, UsageError
+from agentgym_suite.making import look_here
+
+if TYPE_CHECKING:
+    from agentgym_suite.trainers.run_settings import RunSettings
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -25,8 +31,16 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "goes on where it was stopped. Without --policy, the preset tiny makes a small policy of "
         "its own and clones a noisy teacher first. Started by torchrun, processes share the work.",
     )
-    parser.add_argument("algorithm", metavar="ALGO", help="such as capo, sapo_ar, taspo, grpo, ppo")
-    parser.add_argument("--env", metavar="ID", help="environment (default: the preset's)")
+    parser.add_argument(
+        "algorithm",
+        metavar="ALGO",
+        help="such as capo, sapo_ar, taspo, grpo, ppo; MODULE:CLASS for one of your own",
+    )
+    parser.add_argument(
+        "--env",
+        metavar="ID",
+        help="environment, MODULE:ID for one of your own (default: ALFWorld-v0)",
+    )
     parser.add_argument("--policy", metavar="DIR", help="weights and tokenizer to start from")
     parser.add_argument(
         "--preset", metavar="NAME", default="paper", help="paper, tiny, public_code"
@@ -71,6 +85,7 @@ def _train(args: argparse.Namespace) -> int:
     for option in ("env", "policy", "config", "out"):
         if getattr(args, option) == "":  # as of a shell's variable that is not set
             raise UsageError(f"--{option} is empty; give a value, or leave it out")
+    look_here(args.algorithm)
     given = settings(args.set)
     named = {
         "env": args.env,
@@ -87,6 +102,7 @@ def _train(args: argparse.Namespace) -> int:
     if args.threads is not None:
         bound_threads(args.threads)
     run = configuration.run
+    look_here(run.env)
     with (
         open_ranks(
             device=run.device, compute_dtype=run.compute_dtype, timeout_s=run.rank_timeout_s
@@ -96,12 +112,37 @@ def _train(args: argparse.Namespace) -> int:
         training = Training(
             configuration, Path(args.out), view, ranks=ranks, tensorboard=args.tensorboard
         )
-        training.run(force=args.force)
+        try:
+            training.run(force=args.force)
+        except KeyboardInterrupt:
+            view.stopped(Path(args.out))
+            raise
+    if ranks.rank == 0:
+        command = evaluation_command(run, Path(args.out) / "policy")
+        console(stderr=True, highlight=False).print(f"play it: {command}", soft_wrap=True)
     return 0
 
 
 def _path(given: str | None) -> Path | None:
     return None if given is None else Path(given)
+
+
+def evaluation_command(run: RunSettings, policy: Path) -> str:
+    """The command that plays a trained policy in the environment that it was trained for.
+
+    Args:
+        run: the settings of its training.
+        policy: its folder.
+    """
+    words = ["agentgym-suite", "evaluate", "--agent", "checkpoint", "--model", str(policy)]
+    words += ["--max-tokens", str(run.max_new_tokens)]
+    words += ["--env", run.env, "--split", run.unseen_split or run.split]
+    if run.data:
+        words += ["--data", f"{run.env}={run.data}"]
+    horizon = {"max_episode_steps": run.horizon} if run.horizon else {}
+    for name, value in {**run.kwargs, **horizon}.items():
+        words += ["--set", f"{name}={json.dumps(value)}"]
+    return shlex.join(words)
 
 
 def _estimate(args: argparse.Namespace, given: Mapping[str, Any]) -> int:
@@ -112,8 +153,8 @@ def _estimate(args: argparse.Namespace, given: Mapping[str, Any]) -> int:
     found = estimate(resolve(args.algorithm, args.preset, _path(args.config), given), assumed)
     table = Table(show_header=False, box=None)
     sides: tuple[JustifyMethod, ...] = ("left", "right", "left")
-    for side in sides:
-        table.add_column(justify=side, no_wrap=True)
+    for number, side in enumerate(sides):  # remarks give way, numbers never
+        table.add_column(justify=side, no_wrap=number < 2)
     for line in lines(found):
         table.add_row(*line)
     out = console(highlight=False)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import json
 import sys
 from collections.abc import Iterator
 from dataclasses import MISSING, Field, fields
@@ -107,6 +108,8 @@ def default(setting: Field[Any]) -> Any:
 
 def shown(value: Any) -> str:
     """A value as it is written in a settings file."""
+    if value is None or isinstance(value, bool):
+        return f"`{json.dumps(value)}`"
     return "none" if value in ("", {}) else f"`{value}`"
 
 
@@ -120,6 +123,8 @@ PUBLISHED = (
     ),
 )
 CARDS = 8
+INDEXED = ("taspo-searchqa",)  # passages of its own are too many to come with its questions
+INDEX = "http://127.0.0.1:8000"
 
 
 def scale() -> str:
@@ -182,9 +187,10 @@ def estimated(algorithm: str, config: str, model: str) -> list[str]:
 def launch(algorithm: str, config: str, model: str) -> str:
     """The command that trains one setting on the devices of one machine."""
     out = f"runs/{config}-{model.partition('/')[2].lower()}"
+    index = f' --set \'kwargs={{"index": "{INDEX}"}}\'' if config in INDEXED else ""
     return (
         f"torchrun --nproc-per-node {CARDS} -m agentgym_suite train {algorithm} --config {config} "
-        f"--policy {model} --out {out}"
+        f"--policy {model}{index} --out {out}"
     )
 
 

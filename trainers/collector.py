@@ -27,7 +27,7 @@ from agentgym_suite.episodes import (
     Turn,
 )
 from agentgym_suite.errors import ContextTooLong, EnvError, UsageError
-from agentgym_suite.rollouts import MakeEnv, run_episodes
+from agentgym_suite.rollouts import MakeEnv, OnEpisode, run_episodes
 from agentgym_suite.trainers.rows import StepRow, episode_rows
 from agentgym_suite.trainers.stats import ALONE, Reducer, added
 from agentgym_suite.trainers.turns import Replies, TurnEngine
@@ -151,6 +151,7 @@ class Collector:
         engine: samples.
         tokenizer: writes prompts and reads replies.
         settings: how.
+        on_episode: told how many episodes of a collection are over, and of how many.
     """
 
     def __init__(
@@ -159,11 +160,13 @@ class Collector:
         engine: TokenEngine,
         tokenizer: ChatTokenizer,
         settings: RolloutSettings,
+        on_episode: OnEpisode | None = None,
     ) -> None:
         self._make_env = make_env
         self._engine = engine
         self._tokenizer = tokenizer
         self._settings = settings
+        self._on_episode = on_episode
 
     def collect(self, requests: Sequence[EpisodeRequest]) -> Collection:
         """Play every request.
@@ -222,11 +225,14 @@ class Collector:
     def _play(self, requests: Sequence[EpisodeRequest]) -> list[tuple[Episode, EpisodeRequest]]:
         """Every request once, in waves of the concurrency, in the order of the requests."""
         size = self._settings.concurrency
-        waves = [requests[start : start + size] for start in range(0, len(requests), size)]
-        return [pair for wave in waves for pair in complete(self._play_wave(wave))]
+        found: list[tuple[Episode, EpisodeRequest]] = []
+        for start in range(0, len(requests), size):
+            wave = requests[start : start + size]
+            found += complete(self._play_wave(wave, start, len(requests)))
+        return found
 
     async def _play_wave(
-        self, requests: Sequence[EpisodeRequest]
+        self, requests: Sequence[EpisodeRequest], before: int, of: int
     ) -> list[tuple[Episode, EpisodeRequest]]:
         settings = self._settings
         by_place = {(request.group_id, request.trial): request for request in requests}
@@ -250,6 +256,8 @@ class Collector:
             timeout_s=settings.timeout_s,
         ):
             found[episode.group_id, episode.trial] = episode
+            if self._on_episode is not None:
+                self._on_episode(before + len(found), of)
         return [(found[place], request) for place, request in by_place.items()]
 
 

@@ -26,7 +26,7 @@ from agentgym_suite.episodes import (
 from agentgym_suite.errors import EnvError, UsageError
 from agentgym_suite.game import game_of
 from agentgym_suite.prompts import Message
-from agentgym_suite.rollouts import MakeEnv, run_episodes
+from agentgym_suite.rollouts import MakeEnv, OnEpisode, run_episodes
 from agentgym_suite.trainers.hinting import Hinting
 from agentgym_suite.trainers.rows import trajectory_id
 
@@ -113,6 +113,8 @@ def play_all(
     make_agent: AgentFactory,
     requests: Sequence[EpisodeRequest],
     settings: PlaySettings,
+    *,
+    on_episode: OnEpisode | None = None,
 ) -> list[Episode]:
     """Every episode, in the order of the requests whatever ended first.
 
@@ -124,7 +126,12 @@ def play_all(
         episodes = run_episodes(
             make_env, make_agent, requests, settings=settings, concurrency=_CONCURRENCY
         )
-        return [episode async for episode in episodes]
+        found = []
+        async for episode in episodes:
+            found.append(episode)
+            if on_episode is not None:
+                on_episode(len(found), len(requests))
+        return found
 
     played = {(e.task_id, e.seed, e.trial): e for e in complete(play())}
     for episode in played.values():
@@ -145,6 +152,7 @@ def demonstrate(
     skipped: frozenset[str] = frozenset(),
     hinting: Hinting | None = None,
     told: float = 0.3,
+    on_episode: OnEpisode | None = None,
 ) -> list[Demonstration]:
     """What a noisy teacher did in the episodes that it won.
 
@@ -160,6 +168,7 @@ def demonstrate(
         skipped: admissible actions that are never played at random.
         hinting: makes privileged information of the episodes of a task; None tells nothing.
         told: share of the demonstrations with privileged information, as far as it was found.
+        on_episode: told each episode that is over.
     """
     requests = [
         EpisodeRequest(task_id, seed * 1_000_003 + number, trial=number, group_id=task_id)
@@ -168,7 +177,7 @@ def demonstrate(
     ]
     errors: set[tuple[str, int, int]] = set()
     teacher = noisy_teacher(noise, skipped, errors)
-    episodes = play_all(make_env, teacher, requests, settings)
+    episodes = play_all(make_env, teacher, requests, settings, on_episode=on_episode)
     texts = {} if hinting is None else hinting.hints(episodes, 0).texts
     shown = []
     for episode in episodes:

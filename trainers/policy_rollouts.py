@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from agentgym_suite.engines.opening import PolicyEngine
 from agentgym_suite.engines.tokens import Sampling
 from agentgym_suite.episodes import EpisodeRequest, PlaySettings
+from agentgym_suite.files import Progress
 from agentgym_suite.prompts import StepPrompt, prompt_template
 from agentgym_suite.rewards import reward_preset
 from agentgym_suite.trainers.algorithm import Needs
@@ -38,6 +40,7 @@ class PolicyRollouts:
         prompt: writes the prompts, none longer than the policy takes.
         needs: what the algorithm wants of trajectories.
         ranks: the processes that play beside each other, each its share of the groups.
+        progress: told the episodes that are over.
     """
 
     configuration: Configuration
@@ -47,6 +50,7 @@ class PolicyRollouts:
     prompt: StepPrompt
     needs: Needs
     ranks: Ranks
+    progress: Progress | None = None
 
     def iteration(self, number: int, tasks_drawn: int) -> Collection:
         """The trajectories of an iteration, their tasks the next ones in order.
@@ -59,7 +63,9 @@ class PolicyRollouts:
             EnvError: no trajectory could be played.
         """
         run, settings = self.configuration.run, self.configuration.settings
-        collector = self._collector(self.sampling, whole_groups=self.needs.group)
+        collector = self._collector(
+            f"iteration {number}: episodes", self.sampling, whole_groups=self.needs.group
+        )
 
         def play(first: int, count: int) -> Collection:
             start = tasks_drawn + first
@@ -88,9 +94,10 @@ class PolicyRollouts:
         found: Outcomes = {}
         for temperature, passes in ((1.0, rounds), (0.0, 1)):
             sampling = replace(self.sampling, temperature=temperature)
-            collector = self._collector(sampling, whole_groups=False)
             for name, tasks in lists.items():
                 if tasks:
+                    phase = f"evaluation of {name} tasks, temperature {temperature:g}: episodes"
+                    collector = self._collector(phase, sampling, whole_groups=False)
                     requests = plan_groups(tasks, passes, seed=run.seed + 1, iteration=-1)
                     found[f"{name}/temperature_{temperature:g}"] = self._outcomes(
                         collector, requests
@@ -104,7 +111,7 @@ class PolicyRollouts:
         played = dict(self.ranks.reducer.gather(tuple(task_outcomes(mine, episodes).items())))
         return {request.task_id: played[request.task_id] for request in requests}
 
-    def _collector(self, sampling: Sampling, *, whole_groups: bool) -> Collector:
+    def _collector(self, phase: str, sampling: Sampling, *, whole_groups: bool) -> Collector:
         run = self.configuration.run
         play = PlaySettings(
             prompt=self.prompt,
@@ -123,4 +130,5 @@ class PolicyRollouts:
             attempts=run.attempts,
             whole_groups=whole_groups,
         )
-        return Collector(self.played.make_env, self.engine, self.engine.tokenizer, rollout)
+        told = None if self.progress is None else partial(self.progress, phase)
+        return Collector(self.played.make_env, self.engine, self.engine.tokenizer, rollout, told)

@@ -2,14 +2,63 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
-from agentgym_suite.errors import UsageError
+from agentgym_suite.engines.loading import choose_device, find_files
+from agentgym_suite.errors import MissingExtra, UsageError
 from agentgym_suite.trainers.algorithm import Algorithm
 from agentgym_suite.trainers.lora import LoraSettings
+from agentgym_suite.trainers.opd import OpdConfig
 from agentgym_suite.trainers.privileged_rows import Privileged
 from agentgym_suite.trainers.ranks import Ranks
+from agentgym_suite.trainers.registry import make_algorithm
 from agentgym_suite.trainers.run_settings import Configuration, RunSettings
+
+
+def check_beforehand(configuration: Configuration, ranks: Ranks, *, tensorboard: bool) -> None:
+    """Refuse what is known to be wrong before a start is made, which takes minutes.
+
+    Args:
+        configuration: of the run.
+        ranks: the processes that it runs in.
+        tensorboard: TensorBoard's files are wanted.
+
+    Raises:
+        UsageError: settings do not fit each other, or what they name is not here.
+        MissingExtra: something that they name is not installed.
+        EngineError: the teacher cannot be fetched.
+    """
+    run, settings = configuration.run, configuration.settings
+    check_group(make_algorithm(configuration.algorithm, configuration.preset, **vars(settings)))
+    check_ranks(configuration, ranks)
+    check_rollouts(configuration, ranks)
+    wanted = (
+        (tensorboard, "tensorboard", "train", "TensorBoard"),
+        (run.engine == "vllm", "vllm", "vllm", "the engine vllm"),
+        (run.runner == "ray", "ray", "ray", "a pool of Ray workers"),
+    )
+    for needed, module, extra, what in wanted:
+        if needed and find_spec(module) is None:
+            raise MissingExtra(extra, what)
+    choose_device(run.device)
+    if isinstance(settings, OpdConfig):
+        if not settings.teacher_model:
+            raise UsageError("opd learns from another model; name it with --set teacher_model=DIR")
+        find_files(settings.teacher_model)
+
+
+def check_group(algorithm: Algorithm) -> None:
+    """See that an algorithm that compares trajectories has some to compare.
+
+    Raises:
+        UsageError: it has not.
+    """
+    if algorithm.needs.group and algorithm.config.rollouts < 2:
+        raise UsageError(
+            f"rollouts is {algorithm.config.rollouts}, and {algorithm.name} compares the "
+            "trajectories of a task; give 2 or more"
+        )
 
 
 def lora_settings(run: RunSettings) -> LoraSettings:
@@ -80,11 +129,7 @@ def refuse_unfit(algorithm: Algorithm, policy: Any, tokenizer: Any) -> None:
     Raises:
         UsageError: they do not.
     """
-    if algorithm.needs.group and algorithm.config.rollouts < 2:
-        raise UsageError(
-            f"rollouts is {algorithm.config.rollouts}, and {algorithm.name} compares the "
-            "trajectories of a task; give 2 or more"
-        )
+    check_group(algorithm)
     if tokenizer is None:
         raise UsageError(
             "the policy has no tokenizer; save it beside the weights, as tokenizer.json"

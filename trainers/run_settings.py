@@ -84,6 +84,9 @@ class RunSettings:
         metadata={"help": "its other arguments by name; those given later are added"},
     )
     split: str = setting("train", "tasks that are trained on, and evaluated")
+    task_list: str = setting(
+        "", "file of the task ids that are trained on, one a line, instead of all of the split"
+    )
     unseen_split: str = setting("", "tasks that are evaluated only; none when empty")
     most_admissible: int = setting(
         0, "only tasks that start with at most so many admissible actions; 0 takes all"
@@ -244,6 +247,9 @@ class Configuration:
         values = self.as_dict()
         for name in FREE:
             del values["run"][name]
+        for name in _YOUNGER:
+            if values["run"][name] == getattr(RunSettings, name):
+                del values["run"][name]
         return json_digest(values)
 
 
@@ -265,6 +271,7 @@ FREE = (
     "ray_address",
 )
 """Settings that a run may change and go on: how long, how often and where."""
+_YOUNGER = ("task_list",)  # than checkpoints that there are, which know only their defaults
 
 
 def resolve(
@@ -288,7 +295,7 @@ def resolve(
     of_run, of_algorithm = _kinds(RunSettings), _kinds(spec.config)
     values: dict[str, Any] = {}
     own: dict[str, Any] = {}
-    for source, table in (("--config", _read(file)), ("a flag", given)):
+    for source, table in (("--config", _read(file)), ("--set", given)):
         for name, value in table.items():
             if name in of_run:
                 typed = _typed(name, value, of_run[name], source)
@@ -370,7 +377,15 @@ def _float(name: str, value: int, source: str) -> float:
 _WORDS = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
+_OPTIONS = ("preset", "config", "threads", "tensorboard", "force", "out", "dry_run")
+
+
 def _unknown(name: str, known: set[str], source: str) -> str:
+    if name == "algorithm":
+        return f"{source} has {name}, which is no setting; write agentgym-suite train ALGORITHM"
+    if name in _OPTIONS:
+        option = name.replace("_", "-")
+        return f"{source} has {name}, which is no setting; give it as the option --{option}"
     nearest = difflib.get_close_matches(name[:LONGEST_SHOWN], known, n=1)
     advice = f"did you mean {nearest[0]!r}?" if nearest else f"use {', '.join(sorted(known))}"
     return f"{source} has the unknown setting {shown(name)}; {advice}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -44,9 +44,16 @@ from agentgym_suite.trainers.opd import OpdConfig
 from agentgym_suite.trainers.privileged import plain_encode
 from agentgym_suite.trainers.privileged_rows import Privileged
 from agentgym_suite.trainers.ranks import ONE_PROCESS, Ranks
+from agentgym_suite.trainers.run_checks import check_beforehand
 from agentgym_suite.trainers.run_settings import FREE, Configuration, RunSettings
 from agentgym_suite.trainers.starts import StartSettings, make_start
-from agentgym_suite.trainers.task_lists import Played, environments, select_tasks, spread
+from agentgym_suite.trainers.task_lists import (
+    Played,
+    environments,
+    read_task_list,
+    select_tasks,
+    spread,
+)
 from agentgym_suite.trainers.taspo import TaspoConfig
 from agentgym_suite.trainers.teachers import check_vocabulary
 from agentgym_suite.trainers.trainer import RESULT, Trainer
@@ -190,7 +197,8 @@ class Training:
         self._tensorboard = tensorboard
 
     def run(self, *, force: bool = False) -> Progress:
-        """Train to the end of the budget; see ``Trainer.run``."""
+        """Train to the end of the budget; see ``Trainer.run`` and ``check_beforehand``."""
+        check_beforehand(self._configuration, self._ranks, tensorboard=self._tensorboard)
         if self._ranks.rank:
             return self._run(force)
         make_folder(self._out)
@@ -211,10 +219,11 @@ class Training:
         run = self._configuration.run
         make_env = environments(run)
 
-        def tasks(split: str) -> list[str]:
-            return select_tasks(make_env, split, run.most_admissible, run.most_tasks)
+        def tasks(split: str, listed: Sequence[str] = ()) -> list[str]:
+            return select_tasks(make_env, split, run.most_admissible, run.most_tasks, listed=listed)
 
-        seen, unseen = tasks(run.split), tasks(run.unseen_split) if run.unseen_split else []
+        listed = read_task_list(Path(run.task_list)) if run.task_list else []
+        seen, unseen = tasks(run.split, listed), tasks(run.unseen_split) if run.unseen_split else []
         watched, others = (spread(ids, run.evaluate_tasks) for ids in (seen, unseen))
         return Played(make_env, tuple(seen), others, watched)
 
@@ -243,6 +252,7 @@ class Training:
                 privileged=self._privileged(analyzer, loaded.tokenizer, played.make_env),
                 teacher=teacher,
                 on_iteration=self._view.iterated,
+                progress=self._view.doing,
                 tensorboard=self._tensorboard,
             )
             record = self._record(played, teacher)
@@ -275,7 +285,10 @@ class Training:
         if run.policy:
             return Path(run.policy)
         if self._configuration.preset != "tiny":
-            raise UsageError("no policy is given; name its folder with --policy")
+            raise UsageError(
+                "no policy is given; name its folder with --policy, or take --preset tiny, which "
+                "makes one"
+            )
         folder = self._out / "start"
         self._ranks.once(lambda: self._make_start(folder, played, force))
         return folder
@@ -304,6 +317,7 @@ class Training:
             self._view.cloned,
             lessons=lessons,
             on_lesson=self._view.taught,
+            progress=self._view.doing,
         )
 
     def _lessons(self) -> list[Played]:
@@ -328,8 +342,6 @@ class Training:
         settings = self._configuration.settings
         if not isinstance(settings, OpdConfig):
             return None
-        if not settings.teacher_model:
-            raise UsageError("opd learns from another model; name it with --set teacher_model=DIR")
         device = self._ranks.load_device(self._configuration.run.device)
         teacher = load_policy(settings.teacher_model, device=device)
         check_vocabulary(tokenizer, teacher.tokenizer, settings.teacher_model)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from agentgym_suite.engines.tokens import Sampling
 from agentgym_suite.engines.transformers_engine import TransformersEngine
 from agentgym_suite.episodes import EpisodeRequest, PlaySettings
+from agentgym_suite.files import Progress
 from agentgym_suite.prompts import StepPrompt
+from agentgym_suite.rollouts import OnEpisode
 from agentgym_suite.trainers.cloning import CloningSettings, CloningStep, clone
 from agentgym_suite.trainers.collector import Collector, RolloutSettings, plan_groups
 from agentgym_suite.trainers.demonstrations import (
@@ -35,7 +38,7 @@ class StartSettings:
     Attributes:
         env_id: Gymnasium id.
         prompt: prompt template.
-        horizon: most steps of an episode.
+        horizon: most steps of an episode; 0 leaves it to the environment.
         max_new_tokens: most tokens of a reply.
         most_words: most words that the policy knows; all that it should write, then the frequent.
         noise: probability that the teacher errs at a step.
@@ -74,6 +77,7 @@ def make_start(
     *,
     lessons: Sequence[Played] = (),
     on_lesson: Callable[[int, int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> float:
     """Build, clone and write a tiny policy.
 
@@ -85,20 +89,27 @@ def make_start(
         lessons: what the teacher shows besides, so that the policy reads rather than remembers.
         on_lesson: told after each list of tasks how many were shown, of how many, and the
             demonstrations so far.
+        progress: told the episodes that are over.
 
     Returns:
         The share of the training tasks that the policy wins at temperature 1.
     """
-    play = PlaySettings(prompt=StepPrompt(settings.prompt), max_steps=settings.horizon)
+
+    def told(phase: str) -> OnEpisode | None:
+        return None if progress is None else partial(progress, f"start: {phase}")
+
+    play = PlaySettings(prompt=StepPrompt(settings.prompt), max_steps=settings.horizon or None)
     shown: list[Demonstration] = []
     taught = [(played, settings.rounds), *((one, settings.lesson_rounds) for one in lessons)]
     for number, (lesson, rounds) in enumerate(taught, 1):
-        shown += _shown(lesson, play, rounds, settings)
+        heard = told(f"episodes of the teacher, lesson {number} of {len(taught)}")
+        shown += _shown(lesson, play, rounds, settings, heard)
         if on_lesson is not None:
             on_lesson(number, len(taught), len(shown))
     known = (*played.tasks, *played.unseen)
     requests = [EpisodeRequest(task_id, settings.seed) for task_id in known]
-    texts = cover(play_all(played.make_env, noisy_teacher(0.0), requests, play))
+    oracle, heard = noisy_teacher(0.0), told("episodes read for words")
+    texts = cover(play_all(played.make_env, oracle, requests, play, on_episode=heard))
     texts += [message.content for one in shown for message in one.messages]
     texts += [PI_HEADER + one.pi + PI_FOOTER for one in shown if one.pi]
     written = (one.action for one in shown)
@@ -112,7 +123,9 @@ def make_start(
             max_new_tokens=settings.max_new_tokens, stop_ids=engine.tokenizer.stop_ids
         ),
     )
-    collector = Collector(played.make_env, engine, engine.tokenizer, rollout)
+    collector = Collector(
+        played.make_env, engine, engine.tokenizer, rollout, told("episodes of the clone")
+    )
 
     def success() -> float:
         requests = plan_groups(played.tasks, 2, seed=settings.seed, iteration=0)
@@ -129,7 +142,11 @@ def make_start(
 
 
 def _shown(
-    lesson: Played, play: PlaySettings, rounds: int, settings: StartSettings
+    lesson: Played,
+    play: PlaySettings,
+    rounds: int,
+    settings: StartSettings,
+    on_episode: OnEpisode | None,
 ) -> list[Demonstration]:
     return demonstrate(
         lesson.make_env,
@@ -142,4 +159,5 @@ def _shown(
         skipped=settings.skipped,
         hinting=Hinting(RuleAnalyzer()) if settings.told else None,
         told=settings.told,
+        on_episode=on_episode,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -39,20 +40,46 @@ def environments(run: RunSettings) -> MakeEnv:
     return lambda: make_environment(run.env, arguments, max_episode_steps=run.horizon or None)
 
 
+def read_task_list(path: Path) -> list[str]:
+    """The task ids of a file, one a line; empty lines and lines that begin with # are none.
+
+    Raises:
+        UsageError: it cannot be read, or has no id.
+    """
+    try:
+        lines = [line.strip() for line in path.read_text("utf-8").splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"task_list {path} cannot be read ({error}); write task ids into it, one a line, as "
+            "`agentgym-suite list --tasks --env ID` does"
+        ) from error
+    found = [line for line in lines if line and not line.startswith("#")]
+    if not found:
+        raise UsageError(f"task_list {path} has no task id; write one a line")
+    return list(dict.fromkeys(found))
+
+
 def select_tasks(
-    make_env: MakeEnv, split: str, most_admissible: int = 0, most: int = 0
+    make_env: MakeEnv,
+    split: str,
+    most_admissible: int = 0,
+    most: int = 0,
+    *,
+    listed: Sequence[str] = (),
 ) -> list[str]:
     """The full ids of a split's tasks, in order.
 
     Args:
         make_env: makes one environment.
         split: a split of its tasks.
+        listed: tasks that are taken instead of all of the split, by id or number.
         most_admissible: keep tasks that start with at most so many admissible actions, such as
             small rooms; 0 keeps all.
         most: keep only the first so many of those; 0 keeps all.
 
     Raises:
-        UsageError: no such split, no task is kept, or the environment is no game with tasks.
+        UsageError: no such split or task, no task is kept, or the environment is no game with
+            tasks.
     """
     with closing(make_env()) as env:
         if not offers(env.unwrapped, Game):
@@ -61,7 +88,8 @@ def select_tasks(
                 "`agentgym-suite list`"
             )
         tasks = game_of(env).tasks
-        ids = [tasks.ids[position] for position in tasks.split(split)]
+        positions = map(tasks.resolve, listed) if listed else tasks.split(split)
+        ids = [tasks.ids[position] for position in positions]
         if most_admissible:
             ids = [
                 task_id
@@ -69,12 +97,13 @@ def select_tasks(
                 if len(env.reset(seed=0, options={"task_id": task_id})[1]["admissible_actions"])
                 <= most_admissible
             ]
-        if not tasks.split(split):
+        if not (listed or tasks.split(split)):
             raise UsageError(f"split {split!r} has no task; choose another one")
     if not ids:
+        origin = "task_list" if listed else f"split {split!r}"
         raise UsageError(
-            f"no task of split {split!r} starts with at most {most_admissible} admissible "
-            "actions; raise most_admissible"
+            f"no task of {origin} starts with at most {most_admissible} admissible actions; raise "
+            "most_admissible"
         )
     return ids[:most] if most else ids
 

@@ -61,7 +61,7 @@ class TaspoConfig(NormalisedGroupConfig, PrivilegedConfig):
         },
     }
 
-    clip: float | None = setting(2.0, "c_delta, bound of a token's shift; None leaves it unbounded")
+    clip: float | None = setting(2.0, "c_delta, bound of a token's shift; null leaves it unbounded")
     tau: float = setting(0.5, "temperature of the squashing")
     weight_range: float = setting(0.4, "eps_w: weights lie in 1 +- this")
     min_shift: float = setting(0.0, "centred turn scores smaller than this count as 0")

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from agentgym_suite.engines.tokens import Sampling
+from agentgym_suite.files import Progress as Told
 from agentgym_suite.trainers.batch import StepBatch, collate
 from agentgym_suite.trainers.checkpoints import (
     Progress,
@@ -88,6 +89,7 @@ class Trainer:
         teacher: another model of the policy's vocabulary, for algorithms with a teacher of that
             kind; never trained.
         on_iteration: told the metrics of each iteration.
+        progress: told what is being done.
         tensorboard: write TensorBoard's files, too.
 
     Raises:
@@ -107,6 +109,7 @@ class Trainer:
         privileged: Privileged | None = None,
         teacher: Any = None,
         on_iteration: OnIteration | None = None,
+        progress: Told | None = None,
         tensorboard: bool = False,
     ) -> None:
         run, settings = configuration.run, configuration.settings
@@ -118,9 +121,11 @@ class Trainer:
         check_rollouts(configuration, ranks)
         self.policy, self.tokenizer, self.out = policy, tokenizer, out
         self.progress = Progress()
+        self._saved = 0
         self._ranks, self._reducer = ranks, ranks.reducer
         self._privileged = privileged
         self._on_iteration = on_iteration
+        self._doing = progress
         self._log = NoLog() if ranks.rank else MetricsLog(out, tensorboard=tensorboard)
         needs = self.algorithm.needs
         value_ids = None
@@ -171,7 +176,7 @@ class Trainer:
             beside=run.max_new_tokens + (privileged.tokens if privileged else 0),
         )
         self.rollouts = PolicyRollouts(
-            configuration, played, self.engine, sampling, prompt, needs, ranks
+            configuration, played, self.engine, sampling, prompt, needs, ranks, progress
         )
         self._sync = make_sync(run, self.engine, sampling, banned)
         self.schedule: Schedule
@@ -194,9 +199,11 @@ class Trainer:
         with closing(self.schedule):
             while self._budget_left():
                 self._iteration()
+            if self.progress.iteration > self._saved:
+                self._checkpoint()  # the last iterations would be trained again otherwise
             outcomes = self._evaluated(final=True)
-        values = success_rates(outcomes)
-        self._log.write(self.progress.iteration, {FINAL: 1.0, **values})
+        values = {FINAL: 1.0, **success_rates(outcomes)}
+        self._log.write(self.progress.iteration, values)
         self._tell(values)
         self._log.close()
         self._ranks.once(lambda: self._finished(outcomes))
@@ -293,22 +300,27 @@ class Trainer:
             rows = tuple(replace(row, teacher_prompt_ids=row.prompt_ids) for row in rows)
         # a rank may have lost all its groups, and still reads what the others read
         batch = collate(rows or [pad_row()], reserved_ids=self.forward.value_ids or ())
+        self._begin(number, "the policy scores what was sampled")
         batch = old_policy_pass(batch, self.policy, self.algorithm, self.forward, *how)
         if self._reference is not None:
+            self._begin(number, "the reference scores what was sampled")
             with self._reference() as reference:
                 batch = reference_pass(batch, reference, self.forward, *how)
         critic = self.learners["critic"].model if needs.critic != "none" else None
         if critic is not None:
+            self._begin(number, "the critic values prompts")
             batch = critic_pass(batch, critic, needs.critic, *how)
         if needs.bootstrap:
+            self._begin(number, "values behind trajectories that were cut")
             batch = bootstrap_pass(batch, self.algorithm, self.policy, critic, self.forward, *how)
         if self.teacher is not None:
+            self._begin(number, "the teacher scores what was sampled")
             batch = teacher_pass(batch, self.teacher, self.forward, *how)
         return batch, told
 
     def _learn(self, batch: StepBatch, number: int) -> dict[str, float]:
         run, settings = self.configuration.run, self.configuration.settings
-        tally = Tally()
+        tally, updates = Tally(), 0
         for epoch in range(settings.epochs):
             chance = np.random.Generator(np.random.PCG64([run.seed, number, epoch]))
             parts = minibatches(
@@ -319,6 +331,8 @@ class Trainer:
                 reducer=self._reducer,
             )
             for numbers in parts:
+                self._begin(number, "mini-batches", updates, len(parts) * settings.epochs)
+                updates += 1
                 part = batch.select(numbers)
                 update_policy(
                     self.learners["policy"],
@@ -364,6 +378,7 @@ class Trainer:
             self.progress = load_checkpoint(
                 found[-1], self.learners, config_digest=digest, force=force
             )
+            self._saved = self.progress.iteration
             held = load_held(found[-1]) if self.configuration.run.max_staleness else {}
         self.schedule = make_schedule(self.configuration.run, self.rollouts, self._sync)
         self.schedule.start(self.progress.iteration, self.progress.tasks_drawn, held)
@@ -380,6 +395,7 @@ class Trainer:
             ranks=self._ranks,
             held=self.schedule.held(self.progress.iteration),
         )
+        self._saved = self.progress.iteration
 
     def _standing(self) -> dict[str, float]:
         return {
@@ -389,6 +405,10 @@ class Trainer:
             "cpu_s": self.progress.cpu_s,
             "optimizer_steps": float(self.learners["policy"].steps),
         }
+
+    def _begin(self, iteration: int, what: str, done: int = 0, of: int | None = None) -> None:
+        if self._doing is not None:
+            self._doing(f"iteration {iteration}: {what}", done, of)
 
     def _tell(self, values: Mapping[str, float]) -> None:
         if self._on_iteration is not None:

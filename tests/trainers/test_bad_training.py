@@ -17,6 +17,7 @@ pytest.importorskip("transformers")
 
 from agentgym_suite.cli import main
 from agentgym_suite.files import only_writer
+from agentgym_suite.trainers import run_checks
 from agentgym_suite.trainers.exports import save_policy
 from agentgym_suite.trainers.live_view import TrainingView
 from agentgym_suite.trainers.metrics import METRICS_FILE
@@ -146,6 +147,55 @@ def test_an_algorithm_that_cannot_be_is_named(
 ) -> None:
     refused = command(start, tmp_path / "out", *more, algorithm=algorithm)
     assert words in told(refused, capsys)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "more", "words"),
+    [
+        ("grpo", ("--set", "max_staleness=1"), "rows of older weights would go uncorrected"),
+        ("grpo", ("--set", "rollouts=1"), "rollouts is 1"),
+        ("grpo", ("--set", "bootstrap_truncated=true"), "bootstrap_truncated"),
+        ("grpo", ("--set", "device=abacus"), "device is 'abacus', which is not here"),
+        ("opd", (), "--set teacher_model=DIR"),
+        ("opd", ("--set", "teacher_model=/nowhere"), "neither a folder nor"),
+    ],
+)
+def test_what_is_known_beforehand_is_refused_before_a_start_is_made(
+    algorithm: str,
+    more: tuple[str, ...],
+    words: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out = tmp_path / "out"
+    refused = ["train", algorithm, "--preset", "tiny", "--env", ENV_ID, *more, "--out", str(out)]
+    assert words in told(refused, capsys)
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("extra", "module", "more"),
+    [
+        ("train", "tensorboard", ("--tensorboard",)),
+        ("vllm", "vllm", ("--set", "engine=vllm")),
+        ("ray", "ray", ("--set", "runner=ray")),
+    ],
+)
+def test_a_missing_package_is_named_before_a_start_is_made(
+    extra: str,
+    module: str,
+    more: tuple[str, ...],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        run_checks, "find_spec", lambda name: None if name == module else find_spec(name)
+    )
+    out = tmp_path / "out"
+    refused = ["train", "grpo", "--preset", "tiny", "--env", ENV_ID, *more, "--out", str(out)]
+    assert f"pip install 'agentgym-suite[{extra}]'" in told(refused, capsys)
+    assert not out.exists()
 
 
 @pytest.mark.parametrize(

@@ -37,8 +37,8 @@ def test_an_unknown_name_tells_the_known_ones() -> None:
 def test_an_algorithm_of_ones_own_has_the_settings_of_its_base() -> None:
     spec = algorithm_spec("tests.trainers.own_algorithm:Halved")
     assert (spec.config, spec.algorithm.name) == (GrpoConfig, "halved")
-    made = make_algorithm("tests.trainers.own_algorithm:Halved", "tiny", kl_coef=0.5)
-    usual = make_algorithm("grpo", "tiny", kl_coef=0.5)
+    made = make_algorithm("tests.trainers.own_algorithm:Halved", kl_coef=0.5)
+    usual = make_algorithm("grpo", kl_coef=0.5)
     assert made.config == usual.config and made.needs == usual.needs
     halves, wholes = (
         one.prepare(with_frozen_columns(mixed_batch()), OneRank()).batch.targets

@@ -13,9 +13,10 @@ pytest.importorskip("torch")
 
 from agentgym_suite.cli import main
 from agentgym_suite.errors import UsageError
+from agentgym_suite.files import json_digest
 from agentgym_suite.making import make_environment
 from agentgym_suite.trainers.registry import ALGORITHMS
-from agentgym_suite.trainers.run_settings import CONFIGS, resolve
+from agentgym_suite.trainers.run_settings import CONFIGS, FREE, resolve
 
 
 def test_the_last_one_counts(tmp_path: Path) -> None:
@@ -34,6 +35,9 @@ def test_the_last_one_counts(tmp_path: Path) -> None:
     [
         ({"horizn": 3}, "did you mean 'horizon'"),
         ({"zzzzzz": 3}, "unknown setting 'zzzzzz'"),
+        ({"preset": "tiny"}, "preset, which is no setting; give it as the option --preset"),
+        ({"dry_run": True}, "give it as the option --dry-run"),
+        ({"algorithm": "capo"}, "write agentgym-suite train ALGORITHM"),
         ({"horizon": "3"}, "give a whole number"),
         ({"horizon": True}, "give a whole number"),
         ({"gamma": "much"}, "give a number"),
@@ -106,6 +110,15 @@ def test_the_digest_leaves_out_how_long_and_how_often() -> None:
     assert one.digest == resolve("capo", "tiny", None, {"budget_steps": 5}).digest
     assert one.digest != resolve("capo", "tiny", None, {"gamma": 0.9}).digest
     assert one.digest != resolve("ppo", "tiny", None, {}).digest
+
+
+def test_a_setting_that_older_checkpoints_do_not_know_leaves_their_digest() -> None:
+    one = resolve("capo", "tiny", None, {})
+    values = one.as_dict()
+    for name in (*FREE, "task_list"):
+        del values["run"][name]
+    assert one.digest == json_digest(values)
+    assert one.digest != resolve("capo", "tiny", None, {"task_list": "tasks.txt"}).digest
 
 
 def test_the_command_says_what_is_wrong_in_a_sentence(

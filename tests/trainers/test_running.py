@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -16,6 +17,7 @@ pytest.importorskip("transformers")
 from agentgym_suite.cli import main
 from agentgym_suite.engines.loading import weights_digest
 from agentgym_suite.engines.transformers_engine import TransformersEngine
+from agentgym_suite.files import json_digest
 from agentgym_suite.prompts import Message
 from agentgym_suite.renderers import Renderer
 from agentgym_suite.trainers.analyzer_prompts import AnalyzerRequest
@@ -32,6 +34,7 @@ from tests.chat_server import Answer, chat_server, completion
 from tests.trainers.tiny_training import SHAPE, TASKS, counting, policy
 
 ENV_ID = "CountingForTraining-v0"
+OWN_ID = "CountingOfOnesOwn-v0"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -63,10 +66,17 @@ def test_a_run_from_the_command_line_leaves_what_it_says(
     assert lines[-2]["env_steps"] >= 60
     assert {"evaluation/seen/temperature_0", "evaluation/unseen/temperature_1"} <= set(lines[-1])
     assert Renderer.read(out / "policy").prompt == "terse"
-    unfit, cut, first, *_ = capsys.readouterr().err.splitlines()
+    unfit, cut, first, *_, last, play = capsys.readouterr().err.splitlines()
     # random weights write no action and never stop
     assert unfit.startswith("iteration 1: no reply was an action") and "were cut at" in cut
     assert first.startswith("iteration 1  steps ") and "greedy" in first
+    assert last.startswith("at the end  T=1 ") and " unseen " in last
+    assert play.startswith("play it: agentgym-suite evaluate ")
+    words = [*shlex.split(play)[3:], "--episodes", "2", "--out", str(tmp_path / "evaluated")]
+    assert main(words) == 0
+    assert {"max_episode_steps=8", "test", str(out / "policy")} <= set(words)
+    assert words[words.index("--max-tokens") + 1] == "6"
+    capsys.readouterr()
     # the same command has nothing left to do, another seed is another configuration
     assert main([*command, "--seed", "3", "--out", str(out)]) == 0
     assert len(read_metrics(out / METRICS_FILE)) == len(lines)
@@ -84,6 +94,43 @@ def small_run(folder: Path, algorithm: str, *more: str) -> list[str]:
     command = ["train", algorithm, "--preset", "tiny", "--env", ENV_ID]
     command += ["--policy", str(folder / "start"), "--out", str(folder / algorithm)]
     return [*command, *(word for one in given for word in ("--set", one))]
+
+
+def test_chosen_tasks_of_ones_own_environment_are_trained_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen = tmp_path / "tasks.txt"
+    chosen.write_text("# the first ones\n\ncount-3\n count-1\ncount-3\n")
+    named = f"tests.trainers.small_registration:{OWN_ID}"
+    command = small_run(tmp_path, "grpo", f"task_list={chosen}")
+    command[command.index(ENV_ID)] = named
+    assert main(command) == 0
+    record = json.loads((tmp_path / "grpo" / "run.json").read_text("utf-8"))
+    assert record["configuration"]["run"]["env"] == named
+    assert record["tasks"] == {"count": 2, "seen": json_digest(["count-3", "count-1"])}
+    outcomes = json.loads((tmp_path / "grpo" / "evaluation.json").read_text("utf-8"))["outcomes"]
+    assert list(outcomes["seen/temperature_0"]) == ["count-3", "count-1"]
+    capsys.readouterr()
+    for text, words in (
+        ("count-99", "task 'count-99' does not exist"),
+        ("# none", "has no task id"),
+        (None, "cannot be read"),
+    ):
+        chosen.unlink()
+        if text is not None:
+            chosen.write_text(text)
+        assert main([*command, "--out", str(tmp_path / "other")]) == 2
+        said = capsys.readouterr().err
+        assert words in said and said.count("\n") == 1, said
+
+
+def test_an_algorithm_of_ones_own_is_trained_by(tmp_path: Path) -> None:
+    command = small_run(tmp_path, "own")
+    command[command.index("own")] = "tests.trainers.own_algorithm:Halved"
+    assert main(command) == 0
+    record = json.loads((tmp_path / "own" / "run.json").read_text("utf-8"))
+    assert record["configuration"]["algorithm"] == "tests.trainers.own_algorithm:Halved"
+    assert read_metrics(tmp_path / "own" / METRICS_FILE)[0]["optimizer_steps"] >= 1
 
 
 def test_another_model_teaches_and_is_recorded(tmp_path: Path) -> None:

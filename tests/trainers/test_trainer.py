@@ -15,6 +15,7 @@ import torch
 
 from agentgym_suite.engines.transformers_engine import TransformersEngine
 from agentgym_suite.errors import TrainingError, UsageError
+from agentgym_suite.trainers.checkpoints import checkpoints
 from agentgym_suite.trainers.metrics import METRICS_FILE, read_metrics
 from tests.trainers.tiny_training import policy, stopped, trainer
 
@@ -73,6 +74,22 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_stopped(tmp_path: Path) -> None:
     resumed.run()
     assert same(weights(whole.policy), weights(resumed.policy))
     assert same(weights(whole.learners["critic"].model), weights(resumed.learners["critic"].model))
+
+
+def test_a_finished_run_trains_no_iteration_again(tmp_path: Path) -> None:
+    whole = trainer("capo", tmp_path / "whole", budget_steps=150)
+    whole.run()
+    given = {"budget_steps": 40, "checkpoint_every": 1000}
+    first = trainer("capo", tmp_path / "parts", **given)
+    done = first.run().iteration
+    assert [place.name for place in checkpoints(first.out / "checkpoints")] == [f"{done:06d}"]
+    told: list[int] = []
+    hear = {"on_iteration": lambda iteration, values: told.append(iteration)}
+    assert trainer("capo", tmp_path / "parts", more=hear, **given).run() == first.progress
+    assert told == [done]  # its evaluation alone
+    resumed = trainer("capo", tmp_path / "parts", budget_steps=150)
+    resumed.run()
+    assert same(weights(whole.policy), weights(resumed.policy))
 
 
 @pytest.mark.skipif(os.name != "posix", reason="SIGKILL is POSIX")
