@@ -36,29 +36,21 @@ def iteration_notes(values: Mapping[str, float], run: RunSettings) -> dict[str, 
             "learned from them; take easier tasks, more rollouts, or a reward that tells them apart"
         )
     failed = {
-        name.removeprefix(_FAILED): count for name, count in values.items() if _FAILED in name
+        name.removeprefix(_FAILED): count
+        for name, count in values.items()
+        if name.startswith(_FAILED)
     }
     if failed:
         named = ", ".join(f"{count:.0f} by {what}" for what, count in failed.items())
         notes["analyzer"] = (
             f"the analyzer failed for {sum(failed.values()):.0f} tasks ({named}), which go without "
-            "privileged information; see audit/ in the run's folder, and mend its endpoint"
+            "privileged information; see audit/ in the run's folder, and check analyzer_url, "
+            "analyzer_model and its key"
         )
     if values.get("teacher/coverage", values.get("hints/coverage")) == 0:
         notes["untold"] = (
             "no trajectory had privileged information, so the teacher said nothing; take other "
             "tasks, or pi_source = generic_skill"
-        )
-    failed = {
-        name.removeprefix(_FAILED): number
-        for name, number in values.items()
-        if name.startswith(_FAILED)
-    }
-    if failed:
-        why = ", ".join(f"{reason} {number:.0f} times" for reason, number in failed.items())
-        notes["analyzer"] = (
-            f"the analyzer gave no usable answer ({why}), so outcomes alone decide there; see its "
-            "messages in the folder audit, and check analyzer_url, analyzer_model and its key"
         )
     dropped = values.get("rollout/dropped", 0.0)
     if dropped:

@@ -21,11 +21,58 @@ from agentgym_suite.trainers.hidden_states import Ids, length_buckets
 from agentgym_suite.trainers.logprobs import Forward, boundary_margins, policy_outputs
 from agentgym_suite.trainers.minibatch import idle
 from agentgym_suite.trainers.models import boundary_values, token_values
+from agentgym_suite.trainers.references import Reference
 from agentgym_suite.trainers.stats import ALONE, Reducer
 from agentgym_suite.trainers.teachers import Teacher
 
 _NOTHING = (0,)
 """The prompt that a rank without work reads, so that the others' work goes on."""
+
+
+def frozen_columns(
+    batch: StepBatch,
+    algorithm: Algorithm,
+    forward: Forward,
+    *,
+    policy: Any,
+    reference: Reference | None,
+    critic: Any,
+    teacher: Teacher | None,
+    most_tokens: int,
+    reducer: Reducer,
+    begin: Callable[[str], None],
+) -> StepBatch:
+    """Every column that an algorithm needs before it prepares a batch.
+
+    Args:
+        batch: of the iteration.
+        algorithm: says what it needs.
+        forward: how the policy is read.
+        policy: the weights that sampled.
+        reference: opens the reference; None where none is needed.
+        critic: the value network; None where none is needed.
+        teacher: scores, too; None where none is needed.
+        most_tokens: padded tokens at a time.
+        reducer: tells ranks how often the others read.
+        begin: told each pass before it begins.
+    """
+    how = (most_tokens, reducer)
+    begin("the policy scores what was sampled")
+    batch = old_policy_pass(batch, policy, algorithm, forward, *how)
+    if reference is not None:
+        begin("the reference scores what was sampled")
+        with reference() as model:
+            batch = reference_pass(batch, model, forward, *how)
+    if critic is not None:
+        begin("the critic values prompts")
+        batch = critic_pass(batch, critic, algorithm.needs.critic, *how)
+    if algorithm.needs.bootstrap:
+        begin("values behind trajectories that were cut")
+        batch = bootstrap_pass(batch, algorithm, policy, critic, forward, *how)
+    if teacher is not None:
+        begin("the teacher scores what was sampled")
+        batch = teacher_pass(batch, teacher, forward, *how)
+    return batch
 
 
 def old_policy_pass(

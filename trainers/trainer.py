@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,13 +40,7 @@ from agentgym_suite.trainers.outcomes import (
     success_rates,
     write_outcomes,
 )
-from agentgym_suite.trainers.passes import (
-    bootstrap_pass,
-    critic_pass,
-    old_policy_pass,
-    reference_pass,
-    teacher_pass,
-)
+from agentgym_suite.trainers.passes import frozen_columns
 from agentgym_suite.trainers.policy_rollouts import PolicyRollouts
 from agentgym_suite.trainers.privileged_rows import Privileged
 from agentgym_suite.trainers.prompt_budget import fitting_prompt
@@ -124,8 +119,8 @@ class Trainer:
         self._saved = 0
         self._ranks, self._reducer = ranks, ranks.reducer
         self._privileged = privileged
-        self._on_iteration = on_iteration
-        self._doing = progress
+        self._on_iteration = on_iteration or (lambda iteration, values: None)
+        self._doing = progress or (lambda phase, done, total: None)
         self._log = NoLog() if ranks.rank else MetricsLog(out, tensorboard=tensorboard)
         needs = self.algorithm.needs
         value_ids = None
@@ -204,7 +199,7 @@ class Trainer:
             outcomes = self._evaluated(final=True)
         values = {FINAL: 1.0, **success_rates(outcomes)}
         self._log.write(self.progress.iteration, values)
-        self._tell(values)
+        self._on_iteration(self.progress.iteration, values)
         self._log.close()
         self._ranks.once(lambda: self._finished(outcomes))
         return self.progress
@@ -284,43 +279,39 @@ class Trainer:
         self._log.write(number, values)
         if number % run.checkpoint_every == 0:
             self._checkpoint()
-        self._tell(values)
+        self._on_iteration(self.progress.iteration, values)
 
     def _scored(self, collection: Collection, number: int) -> tuple[StepBatch, dict[str, float]]:
         """The batch with every frozen column that the algorithm needs, and what was told."""
-        how = (self.configuration.run.micro_tokens, self._reducer)
         needs = self.algorithm.needs
         rows = collection.rows
         allowed = min(self.configuration.run.max_staleness, number - 1)
         told = staleness(rows, [self._version(number - 1 - age) for age in range(allowed + 1)])
         if needs.teacher == "privileged" and self._privileged is not None:
+            self._begin(number, "the analyzer reads what was played")
             rows, hints = self._privileged.told(collection, number)
             told |= hints
         elif needs.teacher == "model":
             rows = tuple(replace(row, teacher_prompt_ids=row.prompt_ids) for row in rows)
         # a rank may have lost all its groups, and still reads what the others read
         batch = collate(rows or [pad_row()], reserved_ids=self.forward.value_ids or ())
-        self._begin(number, "the policy scores what was sampled")
-        batch = old_policy_pass(batch, self.policy, self.algorithm, self.forward, *how)
-        if self._reference is not None:
-            self._begin(number, "the reference scores what was sampled")
-            with self._reference() as reference:
-                batch = reference_pass(batch, reference, self.forward, *how)
-        critic = self.learners["critic"].model if needs.critic != "none" else None
-        if critic is not None:
-            self._begin(number, "the critic values prompts")
-            batch = critic_pass(batch, critic, needs.critic, *how)
-        if needs.bootstrap:
-            self._begin(number, "values behind trajectories that were cut")
-            batch = bootstrap_pass(batch, self.algorithm, self.policy, critic, self.forward, *how)
-        if self.teacher is not None:
-            self._begin(number, "the teacher scores what was sampled")
-            batch = teacher_pass(batch, self.teacher, self.forward, *how)
+        batch = frozen_columns(
+            batch,
+            self.algorithm,
+            self.forward,
+            policy=self.policy,
+            reference=self._reference,
+            critic=self.learners["critic"].model if needs.critic != "none" else None,
+            teacher=self.teacher,
+            most_tokens=self.configuration.run.micro_tokens,
+            reducer=self._reducer,
+            begin=partial(self._begin, number),
+        )
         return batch, told
 
     def _learn(self, batch: StepBatch, number: int) -> dict[str, float]:
         run, settings = self.configuration.run, self.configuration.settings
-        tally, updates = Tally(), 0
+        tally = Tally()
         for epoch in range(settings.epochs):
             chance = np.random.Generator(np.random.PCG64([run.seed, number, epoch]))
             parts = minibatches(
@@ -330,9 +321,8 @@ class Trainer:
                 chance=chance,
                 reducer=self._reducer,
             )
-            for numbers in parts:
-                self._begin(number, "mini-batches", updates, len(parts) * settings.epochs)
-                updates += 1
+            for place, numbers in enumerate(parts, epoch * len(parts)):
+                self._begin(number, "mini-batches", place, len(parts) * settings.epochs)
                 part = batch.select(numbers)
                 update_policy(
                     self.learners["policy"],
@@ -407,9 +397,4 @@ class Trainer:
         }
 
     def _begin(self, iteration: int, what: str, done: int = 0, of: int | None = None) -> None:
-        if self._doing is not None:
-            self._doing(f"iteration {iteration}: {what}", done, of)
-
-    def _tell(self, values: Mapping[str, float]) -> None:
-        if self._on_iteration is not None:
-            self._on_iteration(self.progress.iteration, values)
+        self._doing(f"iteration {iteration}: {what}", done, of)
