@@ -87,7 +87,16 @@ def key_value(text: str, option: str) -> tuple[str, str]:
 
 def settings(texts: Iterable[str], option: str = "--set") -> dict[str, Any]:
     """Keyword arguments of ``KEY=VALUE`` texts; a value is JSON where it is one, else text."""
-    return {key: _value(value) for key, value in (key_value(text, option) for text in texts)}
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if name and equals and not value:
+            raise UsageError(
+                f"{option} is {shown(text)}; write NAME=VALUE, '{name}=\"\"' for an empty text"
+            )
+        key, value = key_value(text, option)
+        found[key] = _value(value)
+    return found
 
 
 def refuse_unknown(given: Iterable[str], *takers: Callable[..., object]) -> None:

@@ -160,3 +160,11 @@ def test_what_an_object_offers_is_told_without_asking_it() -> None:
     assert offers(Distant(), Searcher)
     for wrong in (Distant, 5, "x", object()):
         assert not offers(wrong, Searcher)
+
+
+def test_an_empty_text_is_written_as_one() -> None:
+    assert settings(['unseen_split=""', "kwargs={}"]) == {"unseen_split": "", "kwargs": {}}
+    with pytest.raises(UsageError, match="""is 'split='; write NAME=VALUE, 'split=""' for an em"""):
+        settings(["split="])
+    with pytest.raises(UsageError, match="is '=3'; write NAME=VALUE"):
+        settings(["=3"])
