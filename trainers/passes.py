@@ -20,8 +20,7 @@ from agentgym_suite.trainers.batch import StepBatch
 from agentgym_suite.trainers.hidden_states import Ids, length_buckets
 from agentgym_suite.trainers.logprobs import Forward, boundary_margins, policy_outputs
 from agentgym_suite.trainers.minibatch import idle
-from agentgym_suite.trainers.models import boundary_values, token_values
-from agentgym_suite.trainers.references import Reference
+from agentgym_suite.trainers.models import Reference, boundary_values, token_values
 from agentgym_suite.trainers.stats import ALONE, Reducer
 from agentgym_suite.trainers.teachers import Teacher
 
