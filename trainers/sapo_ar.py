@@ -50,6 +50,9 @@ class SapoArConfig(AlgorithmConfig):
         "paper": {},
         "tiny": {
             "r_max": 1.0,
+            "value_temperature": 1.0,
+            "value_coef": 0.1,
+            "q_coef": 0.05,
             "c_inv": 0.05,
             "kl_coef": 0.01,
             "entropy_coef": 0.0,

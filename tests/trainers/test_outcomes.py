@@ -28,7 +28,7 @@ from tests.trainers.tiny_training import TASKS, counting, trainer
 def test_an_episode_that_is_missing_is_no_success_and_stays_visible(tmp_path: Path) -> None:
     training = trainer("capo", tmp_path)
     requests = plan_groups(TASKS, 2, seed=1, iteration=-1)
-    collector = training.rollouts._collector(training.rollouts.sampling, whole_groups=False)
+    collector = training.rollouts._collector("test", training.rollouts.sampling, whole_groups=False)
     episodes = collector.collect(requests).episodes
     lost = requests[3]
     kept = [e for e in episodes if (e.group_id, e.trial) != (lost.group_id, lost.trial)]

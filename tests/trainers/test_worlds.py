@@ -13,12 +13,16 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from rich.console import Console
+
 from agentgym_suite.engines.tokens import Sampling
 from agentgym_suite.engines.transformers_engine import TransformersEngine
 from agentgym_suite.episodes import PlaySettings
 from agentgym_suite.prompts import prompt_template
 from agentgym_suite.trainers.batch import collate
+from agentgym_suite.trainers.cloning import CloningStep
 from agentgym_suite.trainers.collector import Collector, RolloutSettings, plan_groups
+from agentgym_suite.trainers.live_view import TrainingView
 from agentgym_suite.trainers.metrics import METRICS_FILE, read_metrics
 from agentgym_suite.trainers.prompt_budget import fitting_prompt
 from agentgym_suite.trainers.registry import ALGORITHMS
@@ -59,10 +63,10 @@ class Enough(Exception):
     """The iterations that a test wants are done."""
 
 
-class Watched:
+class Watched(TrainingView):
     """Ends the training after its last iteration, before the evaluation of what it exports."""
 
-    def cloned(self, step: object) -> None:
+    def cloned(self, step: CloningStep) -> None:
         raise AssertionError("the start is there already")
 
     def iterated(self, iteration: int, values: Mapping[str, float]) -> None:
@@ -123,7 +127,8 @@ def test_three_iterations(
         own["teacher_model"] = str(make_other(starts[world.env_id], tmp_path / "other"))
     given = {**SMALL, **world.settings, **own, "policy": str(starts[world.env_id])}
     configuration = resolve(algorithm, "tiny", None, given)
-    training = Training(configuration, tmp_path / "run", Watched())  # type: ignore[arg-type]
+    view = Watched(configuration.run, algorithm, Console(quiet=True))
+    training = Training(configuration, tmp_path / "run", view)
     with pytest.raises(Enough):
         training.run()
     lines = read_metrics(tmp_path / "run" / METRICS_FILE)

@@ -27,8 +27,10 @@ TASKS = tuple(f"count-{number}" for number in range(10, 14))
 ROOT = Path(__file__).parents[2]
 _CHILD = """
 import json
+import signal
 import sys
 import torch
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
 torch.set_num_threads(1)
 from pathlib import Path
 from tests.trainers.tiny_training import trainer
