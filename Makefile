@@ -125,6 +125,10 @@ compare-algorithms: $(VENVS)/train/ready ## every algorithm from one start, thre
 ablations: $(VENVS)/train/ready ## what each part of CAPO and of TASPO is worth, three seeds; TABLES=NAMES, JOBS=N, POLICY=DIR
 	@$(VENVS)/train/bin/python benchmarks/ablations.py --out runs/ablations $(TRAINING) $(if $(TABLES),--tables $(TABLES))
 
+two-engines: $(VENVS)/vllm/ready ## CAPO from one start with the transformers engine and with vLLM, their difference; POLICY=DIR, SEEDS=N,N
+	@VLLM_ENABLE_V1_MULTIPROCESSING=0 VLLM_LOGGING_LEVEL=WARNING \
+		$(VENVS)/vllm/bin/python benchmarks/two_engines.py --out runs/two-engines --set tasks=64 $(TRAINING) $(if $(SEEDS),--seeds $(SEEDS))
+
 training-claims: $(VENVS)/train/ready ## SAPO without a critic beside PPO, CAPO's clip by length, TASPO's weights; POLICY=DIR
 	@$(VENVS)/train/bin/python benchmarks/training_claims.py --out runs/training-claims --report benchmarks/training_claims.json $(if $(POLICY),--policy $(POLICY))
 

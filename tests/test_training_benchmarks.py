@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -34,6 +36,7 @@ def script(name: str) -> ModuleType:
 
 runs, tables, curves = script("training_runs"), script("training_tables"), script("curves")
 comparing, ablations = script("compare_algorithms"), script("ablations")
+engines = script("two_engines")
 
 
 def finished(algorithm: str, seed: int, sampled: dict[str, list[int | None]]) -> Any:
@@ -242,3 +245,34 @@ def test_a_folder_of_another_plan_is_refused(tmp_path: Path) -> None:
         runs.plan_of(asked("--budget-steps", "700"))
     with pytest.raises(UsageError, match="give whole numbers"):
         runs.seeds_of(asked("--seeds", "41,x"))
+
+
+def test_two_engines_are_held_against_each_other_task_by_task(tmp_path: Path) -> None:
+    plan = runs.Plan("", "tiny", 100, 0.0, "start", 1)
+    one, other = engines.variants()
+    played = {"transformers": lines([1, 0], [1, 1], [0, 0]), "vllm": lines([1, 1], [0, 1], [0, 0])}
+    trained = [
+        runs.TrainedRun(
+            variant, 41, {runs.SEEN: played[dict(variant.settings)["engine"]]}, "", metrics
+        )
+        for variant, metrics in ((one, [{"mismatch/max": 2e-6}]), (other, [{"mismatch/max": 3e-5}]))
+    ]
+    told = engines.write_report(tmp_path, plan, trained)
+    assert f"## {runs.SEEN}: the interval of the difference holds 0" in told
+    results = json.loads((tmp_path / "two_engines.json").read_bytes())
+    (pair,) = results["pairs"][runs.SEEN]
+    assert (pair["first"], pair["second"]) == ("transformers", "vllm")
+    assert pair["difference"]["estimate"] == 0.0
+    assert results["pairs"][runs.GREEDY] == []
+    assert results["mismatch"] == {"transformers": 2e-6, "vllm": 3e-5}
+    never = [run if run.variant == one else replace(run, outcomes={}) for run in trained]
+    assert not any("difference" in line for line in engines.write_report(tmp_path, plan, never))
+
+
+def test_engines_that_differ_on_every_task_are_told_apart() -> None:
+    tasks = range(40)
+    first = finished("capo", 41, lines(*([1, 1] for _ in tasks)))
+    second = finished("capo", 41, lines(*([0, number % 2] for number in tasks)))
+    rows = [tables.table_row("transformers", [first]), tables.table_row("vllm", [second])]
+    (pair,) = tables.paired_differences(rows)
+    assert engines.verdict(pair) == "the interval of the difference does not hold 0"

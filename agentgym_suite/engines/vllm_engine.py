@@ -73,9 +73,11 @@ class VllmEngine:
         self._tokenizer = loading.chat_tokenizer(files, settings.stop_ids)
         self._folder = files.folder
         self._version = policy_version or files.digest
-        if dtype == "auto" and current_platform.is_cpu():
-            dtype = "float32"
         chosen = {"disable_log_stats": True, **(options or {})}
+        if current_platform.is_cpu():
+            dtype = "float32" if dtype == "auto" else dtype
+            # a prompt read in parts takes back its draw, which a generator of a processor cannot
+            chosen.setdefault("enable_chunked_prefill", False)
         try:
             arguments = EngineArgs(
                 model=str(files.folder),

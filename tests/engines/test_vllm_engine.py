@@ -130,6 +130,18 @@ def test_a_seed_gives_its_sample_whatever_runs_beside_it(engine: VllmEngine) -> 
     assert largest.ids != together[0].ids
 
 
+def test_more_prompts_than_one_step_reads_wait_whole(
+    engine: VllmEngine, folders: list[Path]
+) -> None:
+    """A prompt that is read in parts would take back a draw, and fail on a processor."""
+    narrow = VllmEngine(folders[0], options={**OPTIONS, "max_num_batched_tokens": 96})
+    sampling = SAMPLINGS["bans"]
+    expected = engine.generate(prompts(12), sampling, range(12))
+    found = narrow.generate(prompts(12), sampling, range(12))
+    narrow.close()
+    assert [reply.ids for reply in found] == [reply.ids for reply in expected]
+
+
 def test_two_batches_share_it_and_one_lets_go(engine: VllmEngine) -> None:
     sampling = SAMPLINGS["hot"]
     expected = engine.generate(prompts(4), sampling, range(4))
