@@ -248,7 +248,9 @@ def test_a_folder_of_another_plan_is_refused(tmp_path: Path) -> None:
 
 
 def test_two_engines_are_held_against_each_other_task_by_task(tmp_path: Path) -> None:
-    plan = runs.Plan("", "tiny", 100, 0.0, "start", 1)
+    plan = runs.Plan(
+        env="", preset="tiny", budget_steps=100, budget_minutes=0.0, policy="start", threads=1
+    )
     one, other = engines.variants()
     played = {"transformers": lines([1, 0], [1, 1], [0, 0]), "vllm": lines([1, 1], [0, 1], [0, 0])}
     trained = [
