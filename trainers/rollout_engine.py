@@ -39,9 +39,21 @@ def make_rollout_engine(
 
     Raises:
         MissingExtra: the engine is not installed.
-        UsageError: the engine refuses an option.
+        UsageError: the engine refuses an option, or the server was started without what is needed.
         EngineError: it cannot be started.
     """
+    if run.engine_url:
+        from agentgym_suite.engines.vllm_server import VllmServerEngine
+
+        _write(sampled, tokenizer, banned_ids, folder)
+        return VllmServerEngine(
+            run.engine_url,
+            folder,
+            policy_version="start",
+            exchange=folder / "weights",
+            concurrency=run.concurrency,
+            timeout_s=run.episode_timeout_s,
+        )
     if run.engine == "vllm":
         from agentgym_suite.engines.vllm_engine import VllmEngine
 

@@ -118,8 +118,8 @@ def check_rollouts(configuration: Configuration, ranks: Ranks) -> None:
         )
     if configuration.run.engine == "vllm" and ranks.size > 1:
         raise UsageError(
-            f"engine is vllm, which shares no device with {ranks.size} processes that train; train "
-            "in one, or set engine = transformers"
+            f"engine is vllm, which {ranks.size} processes that train share neither a device nor "
+            "weights with; train in one, or set engine = transformers"
         )
 
 

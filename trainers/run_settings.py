@@ -124,6 +124,10 @@ class RunSettings:
         default_factory=dict,
         metadata={"help": "for vllm: dtype, and arguments of its EngineArgs by name"},
     )
+    engine_url: str = setting(
+        "",
+        "for vllm: of a server that samples instead, which must be able to read the run's folder",
+    )
     sync_tolerance: float = setting(
         0.0,
         "how far the engine's log-probabilities may lie from the trainer's after it took weights; "
@@ -179,6 +183,15 @@ class RunSettings:
         if self.engine_options and self.engine == "transformers":
             given = ", ".join(self.engine_options)
             raise UsageError(f"engine_options are for engine vllm ({given}); leave them out")
+        if self.engine_url and self.engine != "vllm":
+            raise UsageError(
+                f"engine_url is {shown(self.engine_url)}, and engine is {self.engine}; set engine "
+                "= vllm"
+            )
+        if self.engine_url and self.engine_options:
+            raise UsageError(
+                "engine_options are for vLLM in this process; give them to the server of engine_url"
+            )
         if bool(self.analyzer_url) != bool(self.analyzer_model):
             raise UsageError("analyzer_url and analyzer_model belong together; give both or none")
         reward_preset(self.reward)
@@ -259,6 +272,7 @@ FREE = (
     "budget_minutes",
     "iterations",
     "analyzer_url",
+    "engine_url",
     "evaluate_every",
     "evaluate_rounds",
     "evaluate_tasks",

@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 import transformers
+from safetensors import SafetensorError
+from safetensors.torch import save_file
 from torch import Tensor
 
 from agentgym_suite.engines.chat_tokenizer import TransformersChatTokenizer
@@ -87,6 +89,12 @@ def read_settings(files: ModelFiles) -> PolicySettings:
     if not (files.folder / "generation_config.json").is_file():
         return PolicySettings()
     return settings_of(transformers.GenerationConfig.from_pretrained(str(files.folder)))
+
+
+def vocabulary_size(files: ModelFiles) -> int:
+    """Rows of the embedding that a folder's ``config.json`` tells: ids that the model knows."""
+    configuration = transformers.AutoConfig.from_pretrained(str(files.folder))
+    return int(configuration.get_text_config().vocab_size)
 
 
 def chat_tokenizer(files: ModelFiles, stop_ids: Sequence[int]) -> TransformersChatTokenizer | None:
@@ -198,6 +206,24 @@ def read_weights(folder: Path, weights: Weights) -> dict[str, Tensor]:
         configuration = transformers.AutoConfig.from_pretrained(str(folder))
         module = transformers.AutoModelForCausalLM.from_config(configuration)
     return _complete(module, state)
+
+
+def write_weights(state: Mapping[str, Tensor], folder: Path) -> None:
+    """Write ``model.safetensors`` with every name of the state, tied ones each by itself.
+
+    Raises:
+        EngineError: it cannot be written.
+    """
+    seen: set[int] = set()
+    plain = {}
+    for name, tensor in state.items():
+        kept = tensor.detach().cpu().contiguous()
+        plain[name] = kept.clone() if kept.data_ptr() in seen else kept
+        seen.add(kept.data_ptr())
+    try:
+        save_file(plain, str(folder / "model.safetensors"), metadata={"format": "pt"})
+    except (OSError, SafetensorError) as error:
+        raise EngineError(f"weights cannot be written to {folder} ({error}); free space") from error
 
 
 def _complete(module: torch.nn.Module, state: Mapping[str, Tensor]) -> dict[str, Tensor]:

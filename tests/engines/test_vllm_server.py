@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,10 +16,9 @@ from agentgym_suite.engines.loading import load_policy, save_policy
 from agentgym_suite.engines.tokens import Sampling
 from agentgym_suite.engines.transformers_engine import TransformersEngine
 from agentgym_suite.prompts import Message
+from tests.engines.vllm_process import vllm_server
 
 NAME = "smollm2-135m-instruct"
-READY_S = 900.0
-"""Far beyond a start, which takes about a minute on two quiet cores."""
 
 
 def weights() -> Path:
@@ -43,35 +37,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     log = tmp_path_factory.mktemp("log") / "server.log"
-    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server"]
-    command += ["--model", str(folder), "--served-model-name", NAME, "--dtype", "float32"]
-    command += ["--host", "127.0.0.1", "--port", str(port), "--enforce-eager"]
-    command += ["--max-model-len", "1024", "--max-num-seqs", "4"]
-    settings = {**os.environ, "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "1"}
-    with log.open("w") as output:
-        process = subprocess.Popen(command, env=settings, stdout=output, stderr=output)
-    address = f"http://127.0.0.1:{port}"
-    try:
-        deadline = time.monotonic() + READY_S
-        while not _answers(address):
-            assert process.poll() is None, log.read_text()[-2000:]
-            assert time.monotonic() < deadline, log.read_text()[-2000:]
-            time.sleep(1)
+    flags = ("--served-model-name", NAME, "--max-model-len", "1024", "--max-num-seqs", "4")
+    with vllm_server(folder, log, *flags) as address:
         yield address
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
-def _answers(address: str) -> bool:
-    try:
-        return httpx.get(f"{address}/health").status_code == 200
-    except httpx.TransportError:
-        return False
 
 
 def test_its_greedy_replies_are_those_of_our_engine(server: str, folder: Path) -> None:

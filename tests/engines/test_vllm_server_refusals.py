@@ -1,0 +1,62 @@
+"""What a training says of a server that cannot be its engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from agentgym_suite.engines.loading import LoadedPolicy, save_policy
+from agentgym_suite.engines.vllm_server import VllmServerEngine
+from agentgym_suite.errors import EngineError, UsageError
+from agentgym_suite.trainers.run_settings import RunSettings
+from tests.engines.small_policy import small_module, small_tokenizer
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("policy")
+    save_policy(LoadedPolicy(small_module(0), small_tokenizer()), made)
+    return made
+
+
+def opened(folder: Path, answer: httpx.Response) -> VllmServerEngine:
+    """An engine of a server that answers everything alike."""
+    return VllmServerEngine(
+        "http://server",
+        folder,
+        policy_version="start",
+        exchange=folder / "weights",
+        transport=httpx.MockTransport(lambda request: answer),
+    )
+
+
+def test_a_server_of_another_kind_is_told_how_to_start(folder: Path) -> None:
+    answer = httpx.Response(200, json={"paths": {"/inference/v1/generate": {}}})
+    with pytest.raises(UsageError, match=r"has no /collective_rpc, .*VLLM_SERVER_DEV_MODE=1 and"):
+        opened(folder, answer)
+
+
+def test_an_answer_that_is_none_of_vllm_s_is_told(folder: Path) -> None:
+    with pytest.raises(EngineError, match=r"does not answer /openapi\.json"):
+        opened(folder, httpx.Response(200, text="<html>"))
+    with pytest.raises(EngineError, match=r"with 500 \(out of memory\)"):
+        opened(folder, httpx.Response(500, json={"error": {"message": "out of memory"}}))
+
+
+def test_nobody_listens(folder: Path) -> None:
+    with pytest.raises(EngineError, match="does not answer"):
+        VllmServerEngine(
+            "http://127.0.0.1:9", folder, policy_version="start", exchange=folder / "weights"
+        )
+
+
+def test_settings_that_do_not_go_together_are_refused() -> None:
+    with pytest.raises(UsageError, match="set engine = vllm"):
+        RunSettings(engine_url="http://server")
+    with pytest.raises(UsageError, match="give them to the server"):
+        RunSettings(engine="vllm", engine_url="http://server", engine_options={"seed": 1})
