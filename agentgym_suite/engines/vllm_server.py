@@ -35,6 +35,8 @@ ABORT = "/inference/v1/abort_requests"
 FLAGS = "--enable-scale-out --logprobs-mode processed_logprobs"
 """What a server is started with, beside ``VLLM_SERVER_DEV_MODE=1``."""
 
+_THERE = "generate-tokens-"
+"""What the server puts in front of a reply's name."""
 _FAREWELL_S = 5.0
 
 
@@ -243,10 +245,8 @@ class VllmServerEngine:
                 "token_ids": list(prompt),
                 "sampling_params": self._parameters(sampling, seed),
             }
-            future = self._pool.submit(self._ask, body)
             self._running.add(name)
-        future.add_done_callback(lambda _: self._running.discard(name))
-        return name, future
+            return name, self._pool.submit(self._ask, name, body)
 
     def _parameters(self, sampling: Sampling, seed: int) -> dict[str, Any]:
         return {
@@ -272,8 +272,11 @@ class VllmServerEngine:
             self._allowed = {banned: [i for i in range(self._vocabulary) if i not in gone]}
         return self._allowed[banned]
 
-    def _ask(self, body: Mapping[str, Any]) -> Generated:
-        choice = self._post(GENERATE, body)["choices"][0]
+    def _ask(self, name: str, body: Mapping[str, Any]) -> Generated:
+        try:
+            choice = self._post(GENERATE, body)["choices"][0]
+        finally:
+            self._running.discard(name)
         ids = tuple(map(int, choice["token_ids"]))
         told = choice["logprobs"]["content"]
         versions = {str(span["version"]) for span in choice["weight_versions"] or ()}
@@ -288,8 +291,9 @@ class VllmServerEngine:
         )
 
     def _abort(self, names: Sequence[str]) -> None:
+        """Let replies go that the server is working on."""
         with suppress(EngineError, UsageError):
-            self._post(ABORT, {"request_ids": list(names)})
+            self._post(ABORT, {"request_ids": [f"{_THERE}{name}" for name in names]})
 
 
 class _ServerBatch:
@@ -324,11 +328,12 @@ class _ServerBatch:
         self._let_go(asked)
 
     def _let_go(self, asked: Sequence[tuple[str, Future[Generated]]]) -> None:
-        under_way = [(name, future) for name, future in asked if not future.cancel()]
-        names = [name for name, future in under_way if not future.done()]
+        under_way = {name: future for name, future in asked if not future.cancel()}
+        self._engine._running.difference_update({name for name, _ in asked} - under_way.keys())
+        names = [name for name, future in under_way.items() if not future.done()]
         if names:
             self._engine._abort(names)
-            wait([future for _, future in under_way], timeout=_FAREWELL_S)
+            wait(under_way.values(), timeout=_FAREWELL_S)
 
 
 def _told(answer: Any) -> str:
