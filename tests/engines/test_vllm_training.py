@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import copy
 import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,28 +59,17 @@ def pushed(
     engine.close()
 
 
-def read_again(
-    model: Any, prompts: list[list[int]], replies: list[Generated], how: Sampling
-) -> torch.Tensor:
-    """The log-probabilities of all sampled ids by full forwards."""
-    found = []
-    for prompt, reply in zip(prompts, replies, strict=True):
-        with torch.no_grad():
-            logits = model(torch.tensor([[*prompt, *reply.ids]])).logits[0, len(prompt) - 1 : -1]
-        found.append(log_probability(log_distribution(logits, how), torch.tensor(reply.ids)))
-    return torch.cat(found)
-
-
-def told(replies: list[Generated]) -> torch.Tensor:
-    """The log-probabilities that the engine gave."""
-    return torch.tensor([value for reply in replies for value in reply.logprobs])
-
-
 def furthest(
     model: Any, prompts: list[list[int]], replies: list[Generated], how: Sampling
 ) -> float:
     """The largest difference to the log-probabilities of full forwards."""
-    return float((read_again(model, prompts, replies, how) - told(replies)).abs().max())
+    apart = 0.0
+    for prompt, reply in zip(prompts, replies, strict=True):
+        with torch.no_grad():
+            logits = model(torch.tensor([[*prompt, *reply.ids]])).logits[0, len(prompt) - 1 : -1]
+        expected = log_probability(log_distribution(logits, how), torch.tensor(reply.ids))
+        apart = max(apart, float((expected - torch.tensor(reply.logprobs)).abs().max()))
+    return apart
 
 
 def test_the_newest_of_many_weights_samples_each_time(
@@ -117,39 +105,6 @@ def test_a_push_that_is_lost_is_noticed(pushed: tuple[Any, Any, WeightSync, Samp
     with pytest.raises(EngineError, match="log-probabilities lie .* after new was loaded"):
         sync.load(Snapshot("new", old.weights, new.expected))
     sync.load(new)
-
-
-def test_bfloat16_stays_as_near_as_bfloat16_comes(tmp_path: Path) -> None:
-    """Ten optimiser steps, each pushed: the mean within 2e-2, and no engine farther from the same
-    weights computed in float32 than the other by half."""
-    tokenizer = build_tokenizer(words())
-    model = build_policy(tokenizer, shape=SHAPE, seed=0).to(torch.bfloat16)
-    banned = tuple(model.generation_config.suppress_tokens or ())
-    run = RunSettings(engine="vllm", engine_options={"dtype": "bfloat16", **OPTIONS})
-    engine = make_rollout_engine(run, model, tokenizer, banned, tmp_path)
-    sampling = Sampling(max_new_tokens=20, banned_ids=banned)
-    sync = WeightSync(engine, sampling, banned, merged=True, tolerance=0.1)
-    dice = Random(3)
-    known = sorted(set(range(model.config.vocab_size)) - set(banned))
-    lesson = torch.tensor([[dice.choice(known) for _ in range(40)] for _ in range(8)])
-    prompts = [row[: dice.randint(1, 40)] for row in lesson.tolist() * 2]
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    between, theirs, ours = [], [], []
-    for number in range(SYNCS):
-        model(lesson, labels=lesson).loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        sync.load(sync.snapshot(model, f"step {number}"))
-        replies = engine.generate(prompts, sampling, range(16))
-        exact = read_again(copy.deepcopy(model).float(), prompts, replies, sampling)
-        half, found = read_again(model, prompts, replies, sampling), told(replies)
-        between.append((found - half).abs())
-        theirs.append((found - exact).abs())
-        ours.append((half - exact).abs())
-    engine.close()
-    assert 1e-4 < float(torch.cat(between).mean()) < TOLERANCES[torch.bfloat16]
-    farthest, usual = float(torch.cat(theirs).max()), float(torch.cat(ours).max())
-    assert usual / 1.5 < farthest < usual * 1.5
 
 
 def test_an_adapter_is_pushed_merged_and_samples_as_itself(tmp_path: Path) -> None:
