@@ -180,18 +180,11 @@ class RunSettings:
         check_settings(self, _BOUNDS)
         if self.share_prefix and self.recompute:
             raise UsageError("recompute would fill a shared prefix twice; set share_prefix = false")
-        if self.engine_options and self.engine == "transformers":
+        if self.engine_options and (self.engine == "transformers" or self.engine_url):
             given = ", ".join(self.engine_options)
-            raise UsageError(f"engine_options are for engine vllm ({given}); leave them out")
+            raise UsageError(f"engine_options are for engine vllm here ({given}); leave them out")
         if self.engine_url and self.engine != "vllm":
-            raise UsageError(
-                f"engine_url is {shown(self.engine_url)}, and engine is {self.engine}; set engine "
-                "= vllm"
-            )
-        if self.engine_url and self.engine_options:
-            raise UsageError(
-                "engine_options are for vLLM in this process; give them to the server of engine_url"
-            )
+            raise UsageError("engine_url is for engine vllm; set engine = vllm, or leave it out")
         if bool(self.analyzer_url) != bool(self.analyzer_model):
             raise UsageError("analyzer_url and analyzer_model belong together; give both or none")
         reward_preset(self.reward)

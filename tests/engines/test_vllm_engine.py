@@ -130,18 +130,6 @@ def test_a_seed_gives_its_sample_whatever_runs_beside_it(engine: VllmEngine) -> 
     assert largest.ids != together[0].ids
 
 
-def test_more_prompts_than_one_step_reads_wait_whole(
-    engine: VllmEngine, folders: list[Path]
-) -> None:
-    """A prompt that is read in parts would take back a draw, and fail on a processor."""
-    narrow = VllmEngine(folders[0], options={**OPTIONS, "max_num_batched_tokens": 96})
-    sampling = SAMPLINGS["bans"]
-    expected = engine.generate(prompts(12), sampling, range(12))
-    found = narrow.generate(prompts(12), sampling, range(12))
-    narrow.close()
-    assert [reply.ids for reply in found] == [reply.ids for reply in expected]
-
-
 def test_two_batches_share_it_and_one_lets_go(engine: VllmEngine) -> None:
     sampling = SAMPLINGS["hot"]
     expected = engine.generate(prompts(4), sampling, range(4))
@@ -234,3 +222,14 @@ def test_bfloat16_agrees_within_its_precision(tmp_path: Path) -> None:
     found = half.generate(asked, sampling, range(12))
     half.close()
     assert 1e-5 < furthest(module, asked, found, sampling, ()) < 2e-2
+
+
+def test_more_prompts_than_one_step_reads_wait_whole(folders: list[Path]) -> None:
+    """A prompt that is read in parts would take back a draw, and fail on a processor."""
+    narrow = VllmEngine(folders[0], options={**OPTIONS, "max_num_batched_tokens": 96})
+    asked, sampling = prompts(12), SAMPLINGS["bans"]
+    found = narrow.generate(asked, sampling, range(12))
+    alone = [narrow.generate([prompt], sampling, [s])[0] for s, prompt in enumerate(asked)]
+    narrow.close()
+    assert [reply.ids for reply in found] == [reply.ids for reply in alone]
+    assert furthest(policy(), asked, found, sampling) < 1e-5

@@ -58,5 +58,5 @@ def test_nobody_listens(folder: Path) -> None:
 def test_settings_that_do_not_go_together_are_refused() -> None:
     with pytest.raises(UsageError, match="set engine = vllm"):
         RunSettings(engine_url="http://server")
-    with pytest.raises(UsageError, match="give them to the server"):
+    with pytest.raises(UsageError, match="engine vllm here .seed.; leave them out"):
         RunSettings(engine="vllm", engine_url="http://server", engine_options={"seed": 1})
