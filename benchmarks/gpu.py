@@ -60,7 +60,7 @@ def ratios(parts: Mapping[str, Found]) -> dict[str, Found]:
             before, ours = parts["padded"], parts[side]
             found[f"{side} against padded"] = {
                 "speed": before["seconds"] / ours["seconds"],
-                "memory": ours["peak_bytes"] / before["peak_bytes"],
+                "memory": memory_ratio(ours, before),
                 "equal": f"losses {abs(before['loss'] - ours['loss']):.1e} apart, gradient norms "
                 f"by a share of {abs(ours['gradient_norm'] / before['gradient_norm'] - 1):.1e}",
             }
@@ -71,11 +71,16 @@ def ratios(parts: Mapping[str, Found]) -> dict[str, Found]:
             apart = abs(before["old_logprob"] - ours["old_logprob"])
             found[f"{name} against ppo"] = {
                 "speed": before["total_seconds"] / ours["total_seconds"],
-                "memory": ours["peak_bytes"] / before["peak_bytes"],
+                "memory": memory_ratio(ours, before),
                 "equal": f"{'the same' if same else 'other'} replies, mean log-probabilities "
                 f"{apart:.1e} apart",
             }
     return found
+
+
+def memory_ratio(ours: Found, before: Found) -> float | None:
+    """One peak as a share of another; None where a process never grew above what it had before."""
+    return ours["peak_bytes"] / before["peak_bytes"] if before["peak_bytes"] else None
 
 
 def markdown(report: Mapping[str, Any]) -> str:
@@ -120,7 +125,8 @@ def markdown(report: Mapping[str, Any]) -> str:
             )
     lines += ["", "| compared | times as fast | memory | check |", "|---|---|---|---|"]
     for name, one in report["ratios"].items():
-        lines.append(f"| {name} | {one['speed']:.2f} | {one['memory']:.2f} | {one['equal']} |")
+        memory = "" if one["memory"] is None else f"{one['memory']:.2f}"
+        lines.append(f"| {name} | {one['speed']:.2f} | {memory} | {one['equal']} |")
     skipped = {name: one["skipped"] for name, one in parts.items() if "skipped" in one}
     lines += ["", *(f"* {name}: {why}." for name, why in skipped.items())]
     return "\n".join(lines).rstrip() + "\n"

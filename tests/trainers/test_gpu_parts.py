@@ -51,6 +51,15 @@ def test_the_engine_says_what_one_forward_says(parts: ModuleType, driver: Module
     assert found["logprobs_apart"] < 1e-4
 
 
+def test_a_peak_beside_none_has_no_ratio(driver: ModuleType) -> None:
+    one = {"peak_bytes": 0.0, "total_seconds": 1.0, "replies_digest": "a", "old_logprob": -1.0}
+    compared = driver.ratios({"ppo": one, "capo": one | {"peak_bytes": 8.0}})["capo against ppo"]
+    assert compared["memory"] is None and compared["speed"] == 1.0
+    empty = {"machine": "none", "shape": "tiny", "parts": {}}
+    told = driver.markdown({**empty, "ratios": {"capo against ppo": compared}})
+    assert "| capo against ppo | 1.00 |  | the same replies" in told
+
+
 def test_a_report_says_what_was_not_done(driver: ModuleType) -> None:
     report = {
         "machine": "none",
