@@ -11,7 +11,7 @@ from urllib.request import url2pathname
 import httpx
 
 from agentgym_suite.downloads import Patience, fetch
-from agentgym_suite.errors import DiskFull, DownloadError, MissingExtra
+from agentgym_suite.errors import DiskFull, DownloadError, MissingExtra, reason_of
 from agentgym_suite.files import Progress, explain_full_disk, free_bytes, make_folder
 from agentgym_suite.sources import HubAddress, Source, SourceFile
 
@@ -113,7 +113,7 @@ def _fetch_repository(hub: HubAddress, file: SourceFile, folder: Path, by_hand: 
                 local_dir=str(folder),
             )
     except (OSError, ValueError, RuntimeError, httpx.HTTPError) as error:
-        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        reason = reason_of(error, 300) or type(error).__name__
         raise DownloadError(
             f"the hub did not deliver {hub.repository} ({reason}); run the same command again, "
             f"or {by_hand}"

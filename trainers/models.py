@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForTokenClassification
 
-from agentgym_suite.errors import UsageError
+from agentgym_suite.errors import UsageError, reason_of
 from agentgym_suite.trainers.batch import StepBatch
 from agentgym_suite.trainers.hidden_states import Ids, boundary_states
 from agentgym_suite.trainers.lora import adapter_off, has_adapter
@@ -83,7 +83,7 @@ def set_attention(model: Any, kernel: str) -> None:
     try:
         model.set_attn_implementation(kernel)
     except (ImportError, ValueError) as error:
-        reason = " ".join(str(error).split())[:200]
+        reason = reason_of(error)
         raise UsageError(
             f"attention is {kernel!r}, which {type(model).__name__} cannot compute with here "
             f"({reason}); set attention = auto"

@@ -13,17 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from agentgym_suite.engines.batching import run_batch
-from agentgym_suite.engines.tokens import (
-    FinishReason,
-    Generated,
-    Sampling,
-    Weights,
-    check_prompt,
-)
-from agentgym_suite.errors import EngineError, MissingExtra, UsageError, reason_of
-
-COLDEST = 0.01
-"""vLLM takes lower temperatures than this for this one."""
+from agentgym_suite.engines.tokens import FinishReason, Generated, Sampling, Weights
+from agentgym_suite.engines.vllm_requests import VllmRequests, vllm_reason
+from agentgym_suite.errors import EngineError, MissingExtra, UsageError
 
 
 class VllmEngine:
@@ -69,7 +61,6 @@ class VllmEngine:
                 "save it as a folder with agentgym_suite.engines.loading.save_policy"
             )
         settings = loading.read_settings(files)
-        self._suppressed = settings.suppressed_ids
         self._tokenizer = loading.chat_tokenizer(files, settings.stop_ids)
         self._folder = files.folder
         self._version = policy_version or files.digest
@@ -94,14 +85,17 @@ class VllmEngine:
             self._engine: Any = LLMEngine.from_engine_args(arguments)
         except Exception as error:  # vLLM raises what its parts raise
             raise EngineError(
-                f"vLLM cannot start {files.folder} ({_reason(error)}); see its log above"
+                f"vLLM cannot start {files.folder} ({vllm_reason(error)}); see its log above"
             ) from error
-        self._vocabulary = int(self._engine.model_config.get_vocab_size())
         self._window = int(self._engine.model_config.max_model_len)
+        self._requests = VllmRequests(
+            vocabulary=int(self._engine.model_config.get_vocab_size()),
+            window=self._window,
+            suppressed_ids=settings.suppressed_ids,
+        )
         self._lock = threading.RLock()
         self._names = itertools.count()
         self._owners: dict[str, tuple[_VllmBatch, Hashable]] = {}
-        self._allowed: dict[tuple[int, ...], list[int]] = {}
 
     @property
     def policy_version(self) -> str:
@@ -180,7 +174,7 @@ class VllmEngine:
                 forgotten = engine.reset_prefix_cache()
             except Exception as error:
                 raise EngineError(
-                    f"vLLM cannot load the weights ({_reason(error)}); start it anew with them"
+                    f"vLLM cannot load the weights ({vllm_reason(error)}); start it anew with them"
                 ) from error
             if not forgotten:
                 raise EngineError("vLLM keeps prefixes of the old weights; start it anew")
@@ -206,49 +200,20 @@ class VllmEngine:
         sampling: Sampling,
         seed: int,
     ) -> str:
-        check_prompt(prompt, sampling, vocabulary=self._vocabulary, window=self._window)
-        if 0 < sampling.temperature < COLDEST:
-            raise UsageError(
-                f"temperature is {sampling.temperature}, which vLLM raises to {COLDEST}; give 0 "
-                f"or at least {COLDEST}"
-            )
         from vllm.inputs.engine import tokens_input
         from vllm.sampling_params import RequestOutputKind, SamplingParams
 
         with self._lock:
             engine = self._open()
             name = str(next(self._names))
-            allowed = self._allowed_ids(sampling)
+            asked = self._requests.parameters(prompt, sampling, seed)
             try:
-                parameters = SamplingParams(
-                    temperature=sampling.temperature,
-                    top_p=sampling.top_p,
-                    max_tokens=sampling.max_new_tokens,
-                    seed=seed,
-                    stop_token_ids=list(sampling.stop_ids),
-                    allowed_token_ids=allowed,
-                    ignore_eos=True,
-                    logprobs=0,
-                    detokenize=False,
-                    output_kind=RequestOutputKind.FINAL_ONLY,
-                )
+                parameters = SamplingParams(output_kind=RequestOutputKind.FINAL_ONLY, **asked)
                 engine.add_request(name, tokens_input(list(prompt)), parameters)
             except Exception as error:  # its own class in some versions, ValueError in others
-                raise UsageError(f"vLLM refuses a prompt ({_reason(error)})") from error
+                raise UsageError(f"vLLM refuses a prompt ({vllm_reason(error)})") from error
             self._owners[name] = (batch, key)
             return name
-
-    def _allowed_ids(self, sampling: Sampling) -> list[int] | None:
-        """All ids but the banned ones: vLLM removes the others before all else, as -inf."""
-        banned = tuple(sorted({*sampling.banned_ids, *self._suppressed}))
-        if not banned:
-            return None
-        if len(banned) >= self._vocabulary:
-            raise UsageError("every id is banned; leave at least one to sample")
-        if banned not in self._allowed:
-            gone = frozenset(banned)
-            self._allowed = {banned: [i for i in range(self._vocabulary) if i not in gone]}
-        return self._allowed[banned]
 
     def _step(self) -> None:
         """One more id for everything under way; what is done goes to the batch it belongs to."""
@@ -257,7 +222,9 @@ class VllmEngine:
             try:
                 outputs = engine.step() if self._owners else []
             except Exception as error:
-                raise EngineError(f"vLLM failed ({_reason(error)}); see its log above") from error
+                raise EngineError(
+                    f"vLLM failed ({vllm_reason(error)}); see its log above"
+                ) from error
             for output in outputs:
                 if output.finished and output.request_id in self._owners:
                     batch, key = self._owners.pop(output.request_id)
@@ -313,7 +280,3 @@ class _VllmBatch:
         self._engine._discard(list(self._names.values()))
         self._names.clear()
         self.done.clear()
-
-
-def _reason(error: Exception) -> str:
-    return reason_of(error) or type(error).__name__

@@ -20,14 +20,9 @@ from typing import Any
 import httpx
 
 from agentgym_suite.engines.batching import run_batch
-from agentgym_suite.engines.tokens import (
-    FinishReason,
-    Generated,
-    Sampling,
-    Weights,
-    check_prompt,
-)
-from agentgym_suite.errors import EngineError, MissingExtra, UsageError
+from agentgym_suite.engines.tokens import FinishReason, Generated, Sampling, Weights
+from agentgym_suite.engines.vllm_requests import VllmRequests, vllm_reason
+from agentgym_suite.errors import EngineError, MissingExtra, UsageError, reason_of
 
 GENERATE, RELOAD, FORGET = "/inference/v1/generate", "/collective_rpc", "/reset_prefix_cache"
 NAME, NAMED = "/update_weight_version", "/weight_info"
@@ -79,10 +74,9 @@ class VllmServerEngine:
             raise MissingExtra("train", "the engine of a vLLM server") from error
         files = loading.find_files(model)
         settings = loading.read_settings(files)
-        self._suppressed = settings.suppressed_ids
         self._tokenizer = loading.chat_tokenizer(files, settings.stop_ids)
         self._folder = files.folder
-        self._vocabulary = loading.vocabulary_size(files)
+        vocabulary = loading.vocabulary_size(files)
         self._exchange = exchange
         self._url = url.rstrip("/")
         limits = httpx.Limits(max_connections=concurrency, max_keepalive_connections=concurrency)
@@ -93,7 +87,6 @@ class VllmServerEngine:
         self._lock = threading.RLock()
         self._names = itertools.count()
         self._running: set[str] = set()
-        self._allowed: dict[tuple[int, ...], list[int]] = {}
         try:
             self._check_started()
             self._window = int(self._get("/v1/models")["data"][0]["max_model_len"])
@@ -102,6 +95,11 @@ class VllmServerEngine:
             self.close()
             raise
         self._version = policy_version
+        self._requests = VllmRequests(
+            vocabulary=vocabulary,
+            window=self._window,
+            suppressed_ids=settings.suppressed_ids,
+        )
 
     @property
     def policy_version(self) -> str:
@@ -136,7 +134,8 @@ class VllmServerEngine:
 
         Raises:
             ContextTooLong: a prompt and ``max_new_tokens`` exceed the server's window.
-            UsageError: an empty prompt, an id that the model does not have, or a wrong seed.
+            UsageError: an empty prompt, an id that the model does not have, a wrong seed, or a
+                temperature that vLLM would raise.
             EngineError: the server failed, or the engine is closed.
         """
         return run_batch(self.begin, prompts, sampling, seeds)
@@ -222,8 +221,8 @@ class VllmServerEngine:
             found = answer.json() if answer.content else {}
         except (httpx.HTTPError, ValueError, RuntimeError) as error:
             raise EngineError(
-                f"the vLLM server at {self._url} does not answer {path} ({_reason(error)}); see "
-                "its log"
+                f"the vLLM server at {self._url} does not answer {path} "
+                f"({vllm_reason(error)}); see its log"
             ) from error
         if answer.is_error:
             kind = UsageError if answer.status_code in (400, 422) else EngineError
@@ -236,41 +235,16 @@ class VllmServerEngine:
     def _add(
         self, prompt: Sequence[int], sampling: Sampling, seed: int
     ) -> tuple[str, Future[Generated]]:
-        check_prompt(prompt, sampling, vocabulary=self._vocabulary, window=self._window)
         with self._lock:
             self._open()
             name = f"agentgym-{id(self):x}-{next(self._names)}"
             body = {
                 "request_id": name,
                 "token_ids": list(prompt),
-                "sampling_params": self._parameters(sampling, seed),
+                "sampling_params": self._requests.parameters(prompt, sampling, seed),
             }
             self._running.add(name)
             return name, self._pool.submit(self._ask, name, body)
-
-    def _parameters(self, sampling: Sampling, seed: int) -> dict[str, Any]:
-        return {
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "max_tokens": sampling.max_new_tokens,
-            "seed": seed,
-            "stop_token_ids": list(sampling.stop_ids),
-            "allowed_token_ids": self._allowed_ids(sampling),
-            "ignore_eos": True,
-            "logprobs": 0,
-            "detokenize": False,
-        }
-
-    def _allowed_ids(self, sampling: Sampling) -> list[int] | None:
-        banned = tuple(sorted({*sampling.banned_ids, *self._suppressed}))
-        if not banned:
-            return None
-        if len(banned) >= self._vocabulary:
-            raise UsageError("every id is banned; leave at least one to sample")
-        if banned not in self._allowed:
-            gone = frozenset(banned)
-            self._allowed = {banned: [i for i in range(self._vocabulary) if i not in gone]}
-        return self._allowed[banned]
 
     def _ask(self, name: str, body: Mapping[str, Any]) -> Generated:
         try:
@@ -340,8 +314,4 @@ def _told(answer: Any) -> str:
     """What an answer says of its error, wherever it says so."""
     error = answer.get("error", answer) if isinstance(answer, dict) else answer
     message = error.get("message", error) if isinstance(error, dict) else error
-    return " ".join(str(message).split())[:200]
-
-
-def _reason(error: Exception) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__
+    return reason_of(message)

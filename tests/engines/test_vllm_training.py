@@ -18,22 +18,21 @@ if importlib.util.find_spec("vllm") is None:
 
 import torch
 
-from agentgym_suite.engines.distribution import log_distribution, log_probability
-from agentgym_suite.engines.tokens import Generated, Sampling
+from agentgym_suite.engines.tokens import Sampling
 from agentgym_suite.errors import EngineError
 from agentgym_suite.trainers.lora import LoraSettings, adapter_off, add_adapter
 from agentgym_suite.trainers.metrics import METRICS_FILE, read_metrics
 from agentgym_suite.trainers.rollout_engine import make_rollout_engine
 from agentgym_suite.trainers.run_settings import RunSettings
 from agentgym_suite.trainers.task_lists import Played
-from agentgym_suite.trainers.tiny_policy import TinyShape, build_policy, build_tokenizer
+from agentgym_suite.trainers.tiny_policy import build_policy, build_tokenizer
 from agentgym_suite.trainers.trainer import Trainer
 from agentgym_suite.trainers.weight_sync import TOLERANCES, Snapshot, WeightSync
+from tests.engines.pushed_weights import SHAPE, furthest
 from tests.trainers.tiny_training import TASKS, configuration, counting, words
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # vLLM's own, and those of what it imports
 
-SHAPE = TinyShape(hidden=64, layers=2, mlp=96, heads=2, kv_heads=1, head_width=32, window=128)
 OPTIONS = {
     "enforce_eager": True,
     "max_model_len": 128,
@@ -57,19 +56,6 @@ def pushed(
     sampling = Sampling(temperature=0.8, max_new_tokens=12, banned_ids=banned)
     yield model, engine, WeightSync(engine, sampling, banned, merged=True), sampling
     engine.close()
-
-
-def furthest(
-    model: Any, prompts: list[list[int]], replies: list[Generated], how: Sampling
-) -> float:
-    """The largest difference to the log-probabilities of full forwards."""
-    apart = 0.0
-    for prompt, reply in zip(prompts, replies, strict=True):
-        with torch.no_grad():
-            logits = model(torch.tensor([[*prompt, *reply.ids]])).logits[0, len(prompt) - 1 : -1]
-        expected = log_probability(log_distribution(logits, how), torch.tensor(reply.ids))
-        apart = max(apart, float((expected - torch.tensor(reply.logprobs)).abs().max()))
-    return apart
 
 
 def test_the_newest_of_many_weights_samples_each_time(
