@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import importlib
 from collections.abc import Mapping, Sequence
 
 import gymnasium as gym
@@ -12,6 +11,7 @@ import numpy as np
 from agentgym_suite.episodes import AgentFactory, Reply, Turn
 from agentgym_suite.errors import UsageError
 from agentgym_suite.game import Policy, game_of
+from agentgym_suite.own_modules import own_module
 
 
 class RandomAgent:
@@ -108,13 +108,7 @@ def _imported_factory(name: str) -> AgentFactory:
     module_name, _, class_name = name.partition(":")
     if not (module_name and class_name) or module_name.startswith("."):
         raise UsageError(f"agent {name!r} is no name of a class; write MODULE:CLASS")
-    try:
-        module = importlib.import_module(module_name)
-    except (ImportError, SyntaxError) as error:
-        raise UsageError(
-            f"agent {name!r} cannot be imported ({error}); start in the folder of its module, "
-            "or install it"
-        ) from error
+    module = own_module("agent", name, module_name)
     factory = getattr(module, class_name, None)
     if not callable(factory):
         nearest = difflib.get_close_matches(class_name, dir(module), n=1)

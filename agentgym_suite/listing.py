@@ -13,7 +13,8 @@ from rich.table import Table
 from agentgym_suite.console import console
 from agentgym_suite.errors import AgentGymSuiteError, UsageError
 from agentgym_suite.game import game_of
-from agentgym_suite.making import look_here, make_environment
+from agentgym_suite.making import make_environment
+from agentgym_suite.own_modules import look_here
 from agentgym_suite.registry import ENVIRONMENTS, Environment
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import importlib
 import inspect
 import re
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +13,7 @@ import gymnasium as gym
 
 from agentgym_suite.arguments import shown
 from agentgym_suite.errors import AgentGymSuiteError, UsageError
+from agentgym_suite.own_modules import own_module
 
 _UNEXPECTED = re.compile(r"unexpected keyword argument '(\w+)'")
 
@@ -58,25 +57,13 @@ def registered_id(name: str) -> str:
     """
     module, colon, env_id = name.rpartition(":")
     if colon:
-        try:
-            importlib.import_module(module)
-        except (ImportError, SyntaxError, TypeError, ValueError) as error:
-            raise UsageError(
-                f"environment {shown(name)} cannot be imported ({error}); start in the folder of "
-                "its module, or install it"
-            ) from error
+        own_module("environment", name, module)
     if env_id not in gym.registry:
         advice = "see `agentgym-suite list`, or write MODULE:ID for one of your own"
         if colon:
             advice = f"register it in {module}"
         raise UsageError(f"environment {shown(env_id)} is not registered; {advice}")
     return env_id
-
-
-def look_here(name: str) -> None:
-    """Let a command import the module of ``MODULE:NAME`` from the current directory."""
-    if ":" in name and "" not in sys.path:
-        sys.path.insert(0, "")  # an installed command does not look there
 
 
 def _wrong_argument(env_id: str, arguments: Mapping[str, Any], error: Exception) -> str:

@@ -16,7 +16,8 @@ from rich.table import Table
 from agentgym_suite.arguments import settings, shown
 from agentgym_suite.errors import UsageError
 from agentgym_suite.game import Policy, game_of
-from agentgym_suite.making import look_here, make_environment, registered_id
+from agentgym_suite.making import make_environment, registered_id
+from agentgym_suite.own_modules import look_here
 from agentgym_suite.registry import ENV_IDS, ENVIRONMENTS
 
 _LISTED = 60

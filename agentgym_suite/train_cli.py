@@ -16,7 +16,7 @@ from rich.table import Table
 from agentgym_suite.arguments import settings
 from agentgym_suite.console import console
 from agentgym_suite.errors import MissingExtra, UsageError
-from agentgym_suite.making import look_here
+from agentgym_suite.own_modules import look_here
 
 if TYPE_CHECKING:
     from agentgym_suite.trainers.run_settings import RunSettings

@@ -23,7 +23,7 @@ from agentgym_suite.evaluation.model_specs import (
 )
 from agentgym_suite.evaluation.replayed_runs import replayed_run
 from agentgym_suite.evaluation.settings import AgentSpec, named_agent
-from agentgym_suite.making import look_here
+from agentgym_suite.own_modules import look_here
 from agentgym_suite.prompts import PROMPT_TEMPLATES
 from agentgym_suite.replies import REPLY_FORMATS
 from agentgym_suite.retries import DEFAULT_TRIES

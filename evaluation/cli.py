@@ -31,7 +31,8 @@ from agentgym_suite.evaluation.union_folder import is_union, read_union
 from agentgym_suite.evaluation.union_report import report_union
 from agentgym_suite.evaluation.union_runs import open_union, run_union
 from agentgym_suite.evaluation.verify_cli import register_verify
-from agentgym_suite.making import look_here, registered_id
+from agentgym_suite.making import registered_id
+from agentgym_suite.own_modules import look_here
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -19,7 +19,8 @@ FOLDERS = ("agentgym_suite", *OUTER)
 # design: a file imports from its own floor or from floors below
 FLOORS = {
     0: "errors spaces calls versions horizon arguments console dice json_stream files json_bounds"
-    " machine usage literals coroutines",
+    " machine usage literals coroutines"
+    " own_modules",
     1: "data data_home chosen_data sources downloads deliveries download_pages tasks decoding"
     " renderers plain_words model_files"
     " replies reply_tags prompts rewards call_results source_texts official_rows game env making"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
 from agentgym_suite.errors import UsageError
+from agentgym_suite.own_modules import own_module
 from agentgym_suite.trainers.algorithm import Algorithm
 from agentgym_suite.trainers.capo import Capo, CapoConfig
 from agentgym_suite.trainers.config import AlgorithmConfig
@@ -221,13 +221,7 @@ def algorithm_spec(name: str) -> AlgoSpec:
 def _own_spec(name: str) -> AlgoSpec:
     """The row of a class that is imported; its settings are those of its base."""
     module_name, _, class_name = name.partition(":")
-    try:
-        module = importlib.import_module(module_name)
-    except (ImportError, SyntaxError, TypeError, ValueError) as error:
-        raise UsageError(
-            f"algorithm {name!r} cannot be imported ({error}); start in the folder of its module, "
-            "or install it"
-        ) from error
+    module = own_module("algorithm", name, module_name)
     algorithm = getattr(module, class_name, None)
     if not (isinstance(algorithm, type) and issubclass(algorithm, PolicyGradient)):
         raise UsageError(
