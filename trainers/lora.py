@@ -123,28 +123,40 @@ def merged_weights(model: Any) -> dict[str, Tensor]:
     Args:
         model: with or without an adapter; it stays as it is.
     """
+    return dict(_merged_weights(model))
+
+
+def _merged_weights(model: Any) -> Iterator[tuple[str, Tensor]]:
+    """One after the other; those without an adapter are the model's own."""
     tuned = _tuned(model)
-    found = {}
     for name, tensor in model.state_dict().items():
         layer, _, kind = name.rpartition(".base_layer.")
         if layer in tuned:
             delta = tuned[layer].get_delta_weight(NAME) if kind == "weight" else 0.0
-            found[f"{layer}.{kind}"] = tensor + delta
+            yield f"{layer}.{kind}", tensor + delta
         elif not any(name.startswith(f"{place}.") for place in tuned):
-            found[name] = tensor
-    return found
+            yield name, tensor
 
 
 def merged(model: Any) -> Any:
     """A policy that others can load: the model itself, or one on the host with its adapter added.
+
+    What has no adapter is not copied where the model lies on the host: the two share it.
 
     Args:
         model: a causal model whose weights are whole.
     """
     if not _tuned(model):
         return model
-    plain = AutoModelForCausalLM.from_config(model.config, dtype=model.dtype)
-    plain.load_state_dict(merged_weights(model))
+    with torch.device("meta"):
+        plain = AutoModelForCausalLM.from_config(model.config, dtype=model.dtype)
+    weights = {name: tensor.cpu() for name, tensor in _merged_weights(model)}
+    plain.load_state_dict(weights, assign=True)
+    plain.tie_weights()
+    for name, buffer in model.named_buffers():
+        if name not in weights:  # computed from the configuration, so that no file holds it
+            place, _, leaf = name.rpartition(".")
+            plain.get_submodule(place).register_buffer(leaf, buffer.cpu(), persistent=False)
     plain.generation_config = model.generation_config
     return plain.eval()
 

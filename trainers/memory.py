@@ -1,8 +1,8 @@
 """How much memory a training takes, by arithmetic: weights, what backward keeps, the rollout.
 
 A part is bytes in one process. Parts that are there all the time are added to the largest of the
-phases, which follow each other: rollout, backward pass, optimizer step. What libraries and a
-driver take for themselves is none of them, nor are gaps between blocks.
+phases, which follow each other: rollout, backward pass, optimizer step, export. What libraries and
+a driver take for themselves is none of them, nor are gaps between blocks.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ def memory(plan: Plan) -> Memory:
             "rollout": _rollout(plan),
             "backward": _backward(plan),
             "optimizer step": _step(plan),
+            **({"export": _export(plan)} if plan.host and plan.adapter_rank else {}),
         },
     )
 
@@ -157,6 +158,12 @@ def _step(plan: Plan) -> dict[str, float]:
     largest = max(model.embedding, *(wide * narrow for wide, narrow in model.linear_shapes))
     roots = 2 * min(trained, largest / plan.processes) if plan.host else trained
     return {"gradients": _gradients(plan), "square roots": plan.kept_element_size * roots}
+
+
+def _export(plan: Plan) -> dict[str, float]:
+    """An adapter is added to its layers beside the policy, in the memory of the host."""
+    model = plan.policy
+    return {"layers with their adapters": plan.element_size * model.layers * model.layer_matrices}
 
 
 def _gradients(plan: Plan) -> float:

@@ -171,6 +171,13 @@ def test_an_adapter_needs_no_reference_and_trains_little() -> None:
     assert small.phases["backward"]["gradients"] == 4 * trained
 
 
+def test_an_adapter_is_exported_beside_its_policy_on_the_host_alone() -> None:
+    kept = memory(plan(host=True, adapter_rank=8)).phases["export"]
+    assert sum(kept.values()) == 4 * SMALL.layers * SMALL.layer_matrices
+    for other in (plan(host=True), plan(adapter_rank=8)):
+        assert "export" not in memory(other).phases
+
+
 def test_recomputed_layers_keep_their_input_and_one_layer() -> None:
     kept = memory(plan(recompute=True)).phases["backward"]["activations"]
     tokens, sampled = 2 * 32, 2 * 8

@@ -79,6 +79,15 @@ def test_merged_and_adapter_give_equal_logprobs() -> None:
     assert merged(base) is base
 
 
+def test_what_has_no_adapter_is_not_copied_to_be_merged() -> None:
+    _, model = learned()
+    own = {weight.data_ptr() for weight in model.state_dict().values()}
+    added = [
+        name for name, weight in merged(model).state_dict().items() if weight.data_ptr() not in own
+    ]
+    assert added and all(name.endswith("_proj.weight") for name in added)
+
+
 def test_a_critic_trains_its_head_beside_its_adapter() -> None:
     critic = add_adapter(make_critic(small_module()), SETTINGS, heads=("score",))
     trained = {name for name, weight in critic.named_parameters() if weight.requires_grad}
