@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from agentgym_suite.files import explain_full_disk, make_folder
 from agentgym_suite.trainers.lora import merged
 from agentgym_suite.trainers.models import frozen_copy
 from agentgym_suite.trainers.policy_rollouts import PolicyRollouts
+from agentgym_suite.trainers.ranks import ONE_PROCESS, Ranks
 from agentgym_suite.trainers.rollout_schedules import Ahead, InStep, Schedule
 from agentgym_suite.trainers.run_settings import RunSettings
 from agentgym_suite.trainers.weight_sync import WeightSync
@@ -25,8 +27,18 @@ def _shares_weights(run: RunSettings) -> bool:
     return run.engine == "transformers" and not run.max_staleness
 
 
+def _pushes(run: RunSettings, ranks: Ranks) -> bool:
+    """Whether this process brings weights to its engine: to a server, the first that asks it."""
+    return not run.servers or ranks.rank < len(run.servers)
+
+
 def make_rollout_engine(
-    run: RunSettings, sampled: Any, tokenizer: Any, banned_ids: tuple[int, ...], folder: Path
+    run: RunSettings,
+    sampled: Any,
+    tokenizer: Any,
+    banned_ids: tuple[int, ...],
+    out: Path,
+    ranks: Ranks = ONE_PROCESS,
 ) -> PolicyEngine:
     """The engine that the settings name.
 
@@ -35,24 +47,27 @@ def make_rollout_engine(
         sampled: the policy with whole weights; ahead of the update, a copy of it samples.
         tokenizer: of transformers.
         banned_ids: ids that training never samples.
-        folder: the policy is written there for engines that read it from a folder.
+        out: folder of the run; the policy is written there for engines that read it from a folder.
+        ranks: the processes that train; they ask the servers in turn.
 
     Raises:
         MissingExtra: the engine is not installed.
         UsageError: the engine refuses an option, or the server was started without what is needed.
         EngineError: it cannot be started.
     """
-    if run.engine_url:
+    folder = out / "engine"
+    if run.servers:
         from agentgym_suite.engines.vllm_server import VllmServerEngine
 
-        _write(sampled, tokenizer, banned_ids, folder)
+        ranks.once(lambda: _write(sampled, tokenizer, banned_ids, folder))
         return VllmServerEngine(
-            run.engine_url,
+            run.servers[ranks.rank % len(run.servers)],
             folder,
             policy_version="start",
             exchange=folder / "weights",
             concurrency=run.concurrency,
             timeout_s=run.episode_timeout_s,
+            pushes=_pushes(run, ranks),
         )
     if run.engine == "vllm":
         from agentgym_suite.engines.vllm_engine import VllmEngine
@@ -77,7 +92,11 @@ def _write(sampled: Any, tokenizer: Any, banned_ids: tuple[int, ...], folder: Pa
 
 
 def make_sync(
-    run: RunSettings, engine: PolicyEngine, sampling: Sampling, banned_ids: tuple[int, ...]
+    run: RunSettings,
+    engine: PolicyEngine,
+    sampling: Sampling,
+    banned_ids: tuple[int, ...],
+    ranks: Ranks = ONE_PROCESS,
 ) -> WeightSync:
     """What brings the trainer's weights to the engine that the settings name."""
     return WeightSync(
@@ -87,6 +106,8 @@ def make_sync(
         shared=_shares_weights(run),
         merged=run.engine != "transformers",
         tolerance=run.sync_tolerance,
+        pushes=_pushes(run, ranks),
+        pushed=partial(ranks.reducer.most, 0),  # nobody samples before all have pushed
     )
 
 

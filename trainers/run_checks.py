@@ -105,7 +105,8 @@ def check_rollouts(configuration: Configuration, ranks: Ranks) -> None:
     Raises:
         UsageError: they are not.
     """
-    bound = configuration.run.max_staleness
+    run = configuration.run
+    bound = run.max_staleness
     if bound and not configuration.settings.mismatch_cap:
         raise UsageError(
             f"max_staleness is {bound}, and rows of older weights would go uncorrected; set "
@@ -116,10 +117,35 @@ def check_rollouts(configuration: Configuration, ranks: Ranks) -> None:
             f"max_staleness is {bound}, and {ranks.size} processes cannot exchange sums in two "
             "threads; set max_staleness = 0"
         )
-    if configuration.run.engine == "vllm" and ranks.size > 1:
+    check_engine(run)
+    if run.engine == "vllm" and ranks.size > 1 and not run.servers:
         raise UsageError(
-            f"engine is vllm, which {ranks.size} processes that train share neither a device nor "
-            "weights with; train in one, or set engine = transformers"
+            f"engine is vllm, and in each of {ranks.size} processes that train it would take the "
+            "same device; give servers in engine_url, train in one process, or set engine = "
+            "transformers"
+        )
+    if len(run.servers) > ranks.size:
+        raise UsageError(
+            f"engine_url names {len(run.servers)} servers, and each is asked by a process of its "
+            f"own, of which there are {ranks.size}; give fewer, or start more processes"
+        )
+
+
+def check_engine(run: RunSettings) -> None:
+    """See that what is set of the engine is for the engine that is set.
+
+    Raises:
+        UsageError: it is not, or a server is named twice.
+    """
+    if run.engine_options and (run.engine == "transformers" or run.engine_url):
+        given = ", ".join(run.engine_options)
+        raise UsageError(f"engine_options are for engine vllm here ({given}); leave them out")
+    if run.engine_url and run.engine != "vllm":
+        raise UsageError("engine_url is for engine vllm; set engine = vllm, or leave it out")
+    if len(set(run.servers)) < len(run.servers) or not all(run.servers):
+        raise UsageError(
+            f"engine_url is {run.engine_url!r}, with an address twice or an empty one; give each "
+            "server once"
         )
 
 

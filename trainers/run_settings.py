@@ -126,7 +126,8 @@ class RunSettings:
     )
     engine_url: str = setting(
         "",
-        "for vllm: of a server that samples instead, which must be able to read the run's folder",
+        "for vllm: of the server that samples instead, or of several with commas between, one for "
+        "one or more processes; they must be able to read the run's folder",
     )
     sync_tolerance: float = setting(
         0.0,
@@ -180,11 +181,6 @@ class RunSettings:
         check_settings(self, _BOUNDS)
         if self.share_prefix and self.recompute:
             raise UsageError("recompute would fill a shared prefix twice; set share_prefix = false")
-        if self.engine_options and (self.engine == "transformers" or self.engine_url):
-            given = ", ".join(self.engine_options)
-            raise UsageError(f"engine_options are for engine vllm here ({given}); leave them out")
-        if self.engine_url and self.engine != "vllm":
-            raise UsageError("engine_url is for engine vllm; set engine = vllm, or leave it out")
         if bool(self.analyzer_url) != bool(self.analyzer_model):
             raise UsageError("analyzer_url and analyzer_model belong together; give both or none")
         reward_preset(self.reward)
@@ -193,6 +189,11 @@ class RunSettings:
                 f"prompt {self.prompt!r} asks for structured calls, which only chat endpoints "
                 "answer with; train with 'capo' or 'steppo', whose calls are text"
             )
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """The addresses of ``engine_url``."""
+        return tuple(url.strip() for url in self.engine_url.split(",")) if self.engine_url else ()
 
 
 _BOUNDS: Mapping[str, tuple[float, float]] = {

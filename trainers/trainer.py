@@ -156,7 +156,7 @@ class Trainer:
         self.learners = {"policy": self._learner(policy, settings.learning_rate)}
         if critic is not None:
             self.learners["critic"] = self._learner(critic, settings.critic_learning_rate)
-        self.engine = make_rollout_engine(run, self.sampled, tokenizer, banned, out / "engine")
+        self.engine = make_rollout_engine(run, self.sampled, tokenizer, banned, out, ranks)
         sampling = Sampling(
             temperature=run.temperature,
             max_new_tokens=run.max_new_tokens,
@@ -173,7 +173,7 @@ class Trainer:
         self.rollouts = PolicyRollouts(
             configuration, played, self.engine, sampling, prompt, needs, ranks, progress
         )
-        self._sync = make_sync(run, self.engine, sampling, banned)
+        self._sync = make_sync(run, self.engine, sampling, banned, ranks)
         self.schedule: Schedule
 
     def run(self, *, force: bool = False, on_begin: Callable[[], object] | None = None) -> Progress:

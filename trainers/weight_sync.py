@@ -7,7 +7,7 @@ a few fixed prompts, and the engine's word for what it samples there must be the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,6 +54,9 @@ class WeightSync:
         shared: whether the engine computes with the trainer's very tensors.
         merged: whether the engine knows no adapters.
         tolerance: how far log-probabilities may lie apart, in nats; 0 takes that of the dtype.
+        pushes: whether the weights go to the engine from here; else another process of the
+            training brings them to the same server, and snapshots keep shapes alone.
+        pushed: called when they have gone, and waits for the other processes.
     """
 
     def __init__(
@@ -65,6 +68,8 @@ class WeightSync:
         shared: bool = False,
         merged: bool = False,
         tolerance: float = 0.0,
+        pushes: bool = True,
+        pushed: Callable[[], object] = lambda: None,
     ) -> None:
         self._engine = engine
         self._sampling = sampling
@@ -72,6 +77,8 @@ class WeightSync:
         self._shared = shared
         self._merged = merged
         self._tolerance = tolerance
+        self._place = "cpu" if pushes else "meta"
+        self._pushed = pushed
 
     def snapshot(self, model: Any, version: str) -> Snapshot:
         """The network as it is now, which training goes on to change.
@@ -83,7 +90,9 @@ class WeightSync:
         if self._shared:
             return Snapshot(version, model.state_dict())
         weights = merged_weights(model) if self._merged else model.state_dict()
-        kept = {name: tensor.detach().to("cpu", copy=True) for name, tensor in weights.items()}
+        kept = {
+            name: tensor.detach().to(self._place, copy=True) for name, tensor in weights.items()
+        }
         return Snapshot(version, kept, self._expected(model))
 
     def _expected(self, model: Any) -> Tensor:
@@ -99,6 +108,7 @@ class WeightSync:
             EngineError: the engine samples with other weights than it was given.
         """
         self._engine.load_weights(snapshot.weights, snapshot.version)
+        self._pushed()
         if snapshot.expected is not None:
             self._check(snapshot, snapshot.expected)
 

@@ -11,6 +11,7 @@ import itertools
 import shutil
 import tempfile
 import threading
+import uuid
 from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
@@ -36,7 +37,7 @@ _FAREWELL_S = 5.0
 
 
 class VllmServerEngine:
-    """Decodes on a vLLM server that is this trainer's alone.
+    """Decodes on a vLLM server that is this training's alone.
 
     The server is started with ``VLLM_SERVER_DEV_MODE=1`` and ``FLAGS``, on a processor with
     ``--no-enable-chunked-prefill``, too; its model is of the architecture of the weights that it
@@ -49,6 +50,8 @@ class VllmServerEngine:
         exchange: folder that this process writes and the server reads at the same path.
         concurrency: replies that are asked for at a time.
         timeout_s: longest time for one reply, or for one push of weights.
+        pushes: whether weights go to the server from here; else another process of the training
+            brings them there, and ``load_weights`` takes their name alone.
         transport: how requests travel; None for the network.
 
     Raises:
@@ -66,6 +69,7 @@ class VllmServerEngine:
         exchange: Path,
         concurrency: int = 256,
         timeout_s: float = 600.0,
+        pushes: bool = True,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         try:
@@ -78,6 +82,7 @@ class VllmServerEngine:
         self._folder = files.folder
         vocabulary = loading.vocabulary_size(files)
         self._exchange = exchange
+        self._pushes = pushes
         self._url = url.rstrip("/")
         limits = httpx.Limits(max_connections=concurrency, max_keepalive_connections=concurrency)
         self._client: httpx.Client | None = httpx.Client(
@@ -85,12 +90,13 @@ class VllmServerEngine:
         )
         self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="vLLM replies")
         self._lock = threading.RLock()
-        self._names = itertools.count()
+        self._names = (f"agentgym-{uuid.uuid4().hex}-{number}" for number in itertools.count())
         self._running: set[str] = set()
         try:
             self._check_started()
             self._window = int(self._get("/v1/models")["data"][0]["max_model_len"])
-            self._post(NAME, {"new_version": policy_version})
+            if pushes:
+                self._post(NAME, {"new_version": policy_version})
         except BaseException:
             self.close()
             raise
@@ -160,8 +166,6 @@ class VllmServerEngine:
             UsageError: they are not this model's, or replies are under way.
             EngineError: they cannot be read or loaded, or the engine is closed.
         """
-        from agentgym_suite.engines.loading import read_weights, write_weights
-
         with self._lock:
             self._open()
             if self._running:
@@ -169,21 +173,28 @@ class VllmServerEngine:
                     f"{len(self._running)} replies are under way, which other weights would mix; "
                     "wait for them"
                 )
-            # vLLM's own reading leaves a tied output layer at its old weights: all are named
-            state = read_weights(self._folder, weights)
-            self._exchange.mkdir(parents=True, exist_ok=True)
-            folder = Path(tempfile.mkdtemp(prefix="weights-", dir=self._exchange.absolute()))
-            folder.chmod(0o755)
-            try:
-                write_weights(state, folder)
-                load = {"method": "reload_weights", "kwargs": {"weights_path": str(folder)}}
-                self._post(RELOAD, load)
-            finally:
-                shutil.rmtree(folder, ignore_errors=True)
-            if self._post(FORGET, None).get("success") is not True:
-                raise EngineError("vLLM keeps prefixes of the old weights; start it anew")
-            self._post(NAME, {"new_version": version})
+            if self._pushes:
+                self._push(weights, version)
             self._version = version
+
+    def _push(self, weights: Weights, version: str) -> None:
+        """Bring weights to the server through the folder that both see."""
+        from agentgym_suite.engines.loading import read_weights, write_weights
+
+        # vLLM's own reading leaves a tied output layer at its old weights: all are named
+        state = read_weights(self._folder, weights)
+        self._exchange.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix="weights-", dir=self._exchange.absolute()))
+        folder.chmod(0o755)
+        try:
+            write_weights(state, folder)
+            load = {"method": "reload_weights", "kwargs": {"weights_path": str(folder)}}
+            self._post(RELOAD, load)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        if self._post(FORGET, None).get("success") is not True:
+            raise EngineError("vLLM keeps prefixes of the old weights; start it anew")
+        self._post(NAME, {"new_version": version})
 
     def close(self) -> None:
         """Ask no more; the server stays as it is."""
@@ -237,7 +248,7 @@ class VllmServerEngine:
     ) -> tuple[str, Future[Generated]]:
         with self._lock:
             self._open()
-            name = f"agentgym-{id(self):x}-{next(self._names)}"
+            name = next(self._names)
             body = {
                 "request_id": name,
                 "token_ids": list(prompt),

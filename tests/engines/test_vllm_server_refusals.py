@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -11,8 +12,16 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from agentgym_suite.engines.loading import LoadedPolicy, save_policy
-from agentgym_suite.engines.vllm_server import VllmServerEngine
+from agentgym_suite.engines.vllm_server import (
+    FORGET,
+    GENERATE,
+    NAME,
+    NAMED,
+    RELOAD,
+    VllmServerEngine,
+)
 from agentgym_suite.errors import EngineError, UsageError
+from agentgym_suite.trainers.run_checks import check_engine
 from agentgym_suite.trainers.run_settings import RunSettings
 from tests.engines.small_policy import small_module, small_tokenizer
 
@@ -55,8 +64,43 @@ def test_nobody_listens(folder: Path) -> None:
         )
 
 
-def test_settings_that_do_not_go_together_are_refused() -> None:
-    with pytest.raises(UsageError, match="set engine = vllm"):
-        RunSettings(engine_url="http://server")
-    with pytest.raises(UsageError, match="engine vllm here .seed.; leave them out"):
-        RunSettings(engine="vllm", engine_url="http://server", engine_options={"seed": 1})
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"engine_url": "http://server"}, "set engine = vllm"),
+        ({"engine": "vllm", "engine_url": "http://a,http://a"}, "an address twice or an empty one"),
+        ({"engine": "vllm", "engine_url": "http://a,"}, "an address twice or an empty one"),
+        (
+            {"engine": "vllm", "engine_url": "http://server", "engine_options": {"seed": 1}},
+            "engine vllm here .seed.; leave them out",
+        ),
+        ({"engine_options": {"seed": 1}}, "engine vllm here .seed.; leave them out"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        check_engine(RunSettings(**given))
+
+
+def test_a_process_that_pushes_nothing_asks_the_server_to_change_nothing(folder: Path) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append((request.method, request.url.path))
+        if request.url.path == "/v1/models":
+            return httpx.Response(200, json={"data": [{"max_model_len": 64}]})
+        paths = (GENERATE, RELOAD, FORGET, NAME, NAMED)
+        return httpx.Response(200, json={"paths": dict.fromkeys(paths, {})})
+
+    engine = VllmServerEngine(
+        "http://server",
+        folder,
+        policy_version="start",
+        exchange=folder / "weights",
+        pushes=False,
+        transport=httpx.MockTransport(answer),
+    )
+    engine.load_weights({}, "newer")
+    assert engine.policy_version == "newer"
+    assert {method for method, _ in asked} == {"GET"}
+    engine.close()

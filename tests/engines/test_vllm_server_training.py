@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -23,6 +24,7 @@ from agentgym_suite.engines.tokens import Sampling
 from agentgym_suite.engines.vllm_server import FLAGS
 from agentgym_suite.errors import ContextTooLong, EngineError
 from agentgym_suite.trainers.metrics import METRICS_FILE, read_metrics
+from agentgym_suite.trainers.ranks import Ranks
 from agentgym_suite.trainers.rollout_engine import make_rollout_engine
 from agentgym_suite.trainers.run_settings import RunSettings
 from agentgym_suite.trainers.task_lists import Played
@@ -32,6 +34,7 @@ from agentgym_suite.trainers.weight_sync import Snapshot, WeightSync
 from tests.engines.pushed_weights import SHAPE, furthest
 from tests.engines.vllm_process import vllm_server
 from tests.trainers.tiny_training import TASKS, configuration, counting, words
+from tests.trainers.two_processes import State, in_two_processes, weights
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # vLLM's own, and those of what it imports
 
@@ -79,7 +82,7 @@ def test_pushed_weights_sample_on_the_server(server: str, tokenizer: Any, tmp_pa
         before = [reply.logprobs for reply in replies]
     again = engine.generate(prompts[3:4], sampling, [3])[0]
     assert again.ids == replies[3].ids
-    assert not list((tmp_path / "weights").iterdir())  # nothing is left behind
+    assert not list((tmp_path / "engine" / "weights").iterdir())  # nothing is left behind
 
     old = sync.snapshot(model, "old")
     with torch.no_grad():
@@ -93,6 +96,35 @@ def test_pushed_weights_sample_on_the_server(server: str, tokenizer: Any, tmp_pa
     engine.close()
     with pytest.raises(EngineError, match="the engine is closed"):
         engine.generate(prompts[:1], sampling, [0])
+
+
+def on_the_server(server: str, ranks: Ranks, out: Path) -> State:
+    """The weights that a training in this rank comes to."""
+    tokenizer = build_tokenizer(words())
+    training = Trainer(
+        configuration("grpo", engine="vllm", engine_url=server, iterations=3, budget_steps=10**6),
+        build_policy(tokenizer, shape=SHAPE, seed=0),
+        tokenizer,
+        Played(counting, TASKS),
+        out,
+        ranks=ranks,
+    )
+    try:
+        assert training.run().iteration == 3
+    finally:
+        training.engine.close()
+    return weights(training)
+
+
+@pytest.mark.parametrize("servers", [1, 2], ids=["that the first one pushes to", "each its own"])
+def test_two_processes_train_with_servers(servers: int, server: str, tmp_path: Path) -> None:
+    addresses = (server, server.replace("127.0.0.1", "localhost"))[:servers]
+    one, other = in_two_processes(partial(on_the_server, ",".join(addresses)), tmp_path)
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], weight) for name, weight in other.items())
+    lines = read_metrics(tmp_path / METRICS_FILE)[:-1]
+    assert len(lines) == 3
+    assert all(line["mismatch/max"] < 1e-4 for line in lines)
 
 
 def test_a_training_samples_on_the_server(server: str, tokenizer: Any, tmp_path: Path) -> None:

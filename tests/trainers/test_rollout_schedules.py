@@ -186,7 +186,11 @@ def test_older_rows_need_a_correction(tmp_path: Path) -> None:
     ("given", "told"),
     [
         ({"max_staleness": 1, "mismatch_cap": 2.0}, "max_staleness is 1, and 2 processes"),
-        ({"engine": "vllm"}, "engine is vllm.*2 processes"),
+        ({"engine": "vllm"}, "engine is vllm.*2 processes.*give servers in engine_url"),
+        (
+            {"engine": "vllm", "engine_url": "http://a, http://b, http://c"},
+            "names 3 servers.*there are 2",
+        ),
     ],
 )
 def test_several_processes_play_in_step_with_their_own_engine(
@@ -269,3 +273,28 @@ def test_a_push_that_is_lost_is_noticed(tmp_path: Path) -> None:
     sync._engine = cast(Any, Forgetful())
     with pytest.raises(EngineError, match="samples with first after it was given second"):
         sync.load(second)
+
+
+def test_who_pushes_nothing_keeps_shapes_alone_and_waits_for_who_does(tmp_path: Path) -> None:
+    training = trainer("grpo", tmp_path, **AHEAD)
+    order: list[str] = []
+
+    class Told:
+        policy_version = "new"
+
+        def load_weights(self, weights: Any, version: str) -> None:
+            order.append(f"loaded {version}")
+
+        def generate(self, *asked: Any) -> Any:
+            order.append("sampled")
+            return training.engine.generate(*asked)
+
+    sampling, banned = training.rollouts.sampling, training.forward.banned_ids
+    sync = WeightSync(
+        cast(Any, Told()), sampling, banned, pushes=False, pushed=lambda: order.append("waited")
+    )
+    kept = sync.snapshot(training.sampled, "new")
+    assert all(weight.is_meta for weight in kept.weights.values())
+    training.engine.load_weights(training.sampled.state_dict(), "new")
+    sync.load(kept)
+    assert order == ["loaded new", "waited", "sampled"]

@@ -50,7 +50,6 @@ def test_the_last_one_counts(tmp_path: Path) -> None:
         ({"kwargs": "paper"}, "kwargs = 'paper'; give a table"),
         ({"analyzer_url": "http://localhost/v1"}, "belong together"),
         ({"engine": "sglang"}, "engine is 'sglang'; use one of 'transformers', 'vllm'"),
-        ({"engine_options": {"max_model_len": 8}}, "engine_options are for engine vllm"),
         ({"sync_tolerance": -1.0}, "sync_tolerance is -1"),
         ({"max_staleness": -1}, "max_staleness is -1"),
         ({"kwargs": {"size": math.nan}}, "kwargs = {'size': nan}, which JSON cannot hold"),
