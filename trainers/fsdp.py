@@ -42,14 +42,21 @@ class FsdpRanks:
         device: where this rank computes.
         compute_dtype: what layers compute in; None leaves it to the weights, which stay as they
             are, and gradients with them.
+        timeout_s: how long another rank is waited for, from one exchange to the next.
     """
 
-    def __init__(self, device: torch.device, compute_dtype: torch.dtype | None = None) -> None:
+    def __init__(
+        self,
+        device: torch.device,
+        compute_dtype: torch.dtype | None = None,
+        timeout_s: float = 1800.0,
+    ) -> None:
         self.rank = distributed.get_rank()
         self.size = distributed.get_world_size()
         self.reducer: Reducer = AllRanks()
         self._device = device
         self._dtype = compute_dtype
+        self._timeout = timedelta(seconds=timeout_s)
         self._mesh = init_device_mesh(device.type, (self.size,))
 
     def load_device(self, device: str) -> str:
@@ -94,6 +101,12 @@ class FsdpRanks:
             work()
         self.reducer.most(0)
 
+    def beside(self) -> Ranks:
+        """These ranks with a process group of their own, over gloo."""
+        other = copy.copy(self)
+        other.reducer = AllRanks(distributed.new_group(backend="gloo", timeout=self._timeout))
+        return other
+
 
 @contextmanager
 def open_ranks(
@@ -125,7 +138,7 @@ def open_ranks(
         if not spread:  # others would be waited for, where one of them has failed
             closed.callback(distributed.destroy_process_group)
         dtype = getattr(torch, compute_dtype) if compute_dtype else None
-        yield FsdpRanks(own, dtype)
+        yield FsdpRanks(own, dtype, timeout_s)
         if spread:
             distributed.destroy_process_group()
 

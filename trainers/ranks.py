@@ -50,6 +50,10 @@ class Ranks(Protocol):
         """Do something on the first rank alone, and go on when it is done."""
         ...
 
+    def beside(self) -> Ranks:
+        """The same ranks for a second thread, whose exchanges do not meet those of the first."""
+        ...
+
 
 class OneProcess:
     """The ``Ranks`` of a training in this process alone: networks stay as they are."""
@@ -81,6 +85,10 @@ class OneProcess:
     def once(self, work: Callable[[], object]) -> None:
         """Do it."""
         work()
+
+    def beside(self) -> Ranks:
+        """This one: nothing is exchanged."""
+        return self
 
 
 ONE_PROCESS = OneProcess()

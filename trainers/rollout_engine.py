@@ -12,13 +12,17 @@ from agentgym_suite.engines.loading import LoadedPolicy, save_policy
 from agentgym_suite.engines.opening import PolicyEngine
 from agentgym_suite.engines.tokens import Sampling
 from agentgym_suite.engines.transformers_engine import TransformersEngine
-from agentgym_suite.files import explain_full_disk, make_folder
+from agentgym_suite.files import Progress, explain_full_disk, make_folder
+from agentgym_suite.trainers.algorithm import Needs
 from agentgym_suite.trainers.lora import merged
 from agentgym_suite.trainers.models import frozen_copy
 from agentgym_suite.trainers.policy_rollouts import PolicyRollouts
+from agentgym_suite.trainers.prompt_budget import fitting_prompt
 from agentgym_suite.trainers.ranks import ONE_PROCESS, Ranks
 from agentgym_suite.trainers.rollout_schedules import Ahead, InStep, Schedule
-from agentgym_suite.trainers.run_settings import RunSettings
+from agentgym_suite.trainers.run_settings import Configuration, RunSettings
+from agentgym_suite.trainers.stats import ALONE, Reducer
+from agentgym_suite.trainers.task_lists import Played
 from agentgym_suite.trainers.weight_sync import WeightSync
 
 
@@ -91,28 +95,79 @@ def _write(sampled: Any, tokenizer: Any, banned_ids: tuple[int, ...], folder: Pa
     plain.generation_config = decoding
 
 
-def make_sync(
-    run: RunSettings,
+def make_rollouts(
+    configuration: Configuration,
+    played: Played,
     engine: PolicyEngine,
-    sampling: Sampling,
     banned_ids: tuple[int, ...],
-    ranks: Ranks = ONE_PROCESS,
+    needs: Needs,
+    hint: int,
+    ranks: Ranks,
+    progress: Progress | None = None,
+) -> PolicyRollouts:
+    """What plays with an engine as the settings want it.
+
+    Args:
+        configuration: of the run.
+        played: environment and tasks.
+        engine: samples.
+        banned_ids: ids that training never samples.
+        needs: what the algorithm wants of trajectories.
+        hint: tokens of privileged information that a prompt must leave room for.
+        ranks: the processes that train.
+        progress: told the episodes that are over.
+
+    Raises:
+        UsageError: the policy's window has no room for a prompt.
+    """
+    run = configuration.run
+    sampling = Sampling(
+        temperature=run.temperature,
+        max_new_tokens=run.max_new_tokens,
+        stop_ids=engine.tokenizer.stop_ids,
+        banned_ids=banned_ids,
+    )
+    prompt = fitting_prompt(
+        run.prompt,
+        engine.tokenizer,
+        most_tokens=run.prompt_tokens,
+        window=engine.context_window,
+        beside=run.max_new_tokens + hint,
+    )
+    # what is exchanged in the thread of the rollouts must not meet what the update exchanges
+    apart = ranks.beside() if run.max_staleness else ranks
+    return PolicyRollouts(configuration, played, engine, sampling, prompt, needs, apart, progress)
+
+
+def make_sync(
+    run: RunSettings, engine: PolicyEngine, rollouts: PolicyRollouts, banned_ids: tuple[int, ...]
 ) -> WeightSync:
-    """What brings the trainer's weights to the engine that the settings name."""
+    """What brings the trainer's weights to the engine of these rollouts."""
+    ranks = rollouts.ranks
     return WeightSync(
         engine,
-        sampling,
+        rollouts.sampling,
         banned_ids,
         shared=_shares_weights(run),
         merged=run.engine != "transformers",
         tolerance=run.sync_tolerance,
         pushes=_pushes(run, ranks),
-        pushed=partial(ranks.reducer.most, 0),  # nobody samples before all have pushed
+        meet=partial(ranks.reducer.most, 0),
     )
 
 
-def make_schedule(run: RunSettings, rollouts: PolicyRollouts, sync: WeightSync) -> Schedule:
-    """When the settings want trajectories to be played."""
+def make_schedule(
+    run: RunSettings, rollouts: PolicyRollouts, sync: WeightSync, reducer: Reducer = ALONE
+) -> Schedule:
+    """When the settings want trajectories to be played.
+
+    Args:
+        run: the settings.
+        rollouts: plays.
+        sync: brings weights to the engine that it asks.
+        reducer: tells what other processes have begun, in the thread that trains.
+    """
     if not run.max_staleness:
         return InStep(rollouts, sync)
-    return Ahead(rollouts, sync, run.max_staleness, last=run.iterations or math.inf)
+    last = run.iterations or math.inf
+    return Ahead(rollouts, sync, run.max_staleness, last=last, reducer=reducer)

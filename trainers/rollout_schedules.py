@@ -19,6 +19,7 @@ from agentgym_suite.trainers.collector import Collection
 from agentgym_suite.trainers.outcomes import Outcomes
 from agentgym_suite.trainers.policy_rollouts import PolicyRollouts
 from agentgym_suite.trainers.rows import StepRow
+from agentgym_suite.trainers.stats import ALONE, Reducer
 from agentgym_suite.trainers.weight_sync import Snapshot, WeightSync
 
 _Result = TypeVar("_Result")
@@ -132,15 +133,23 @@ class Ahead:
         sync: brings weights to that engine.
         bound: how many iterations weights may be old, at least 1.
         last: no later iteration is played.
+        reducer: tells what other ranks have begun; every rank plays the same in the same order.
     """
 
     def __init__(
-        self, rollouts: PolicyRollouts, sync: WeightSync, bound: int, *, last: float
+        self,
+        rollouts: PolicyRollouts,
+        sync: WeightSync,
+        bound: int,
+        *,
+        last: float,
+        reducer: Reducer = ALONE,
     ) -> None:
         self._rollouts = rollouts
         self._sync = sync
         self._bound = bound
         self._last = last
+        self._reducer = reducer
         self._next = 1
         self._drawn = 0
         self._offered: dict[int, Snapshot] = {}
@@ -173,7 +182,7 @@ class Ahead:
     def evaluation(self, snapshot: Snapshot, *, final: bool) -> Outcomes:
         """Play the tasks that are watched, after what is under way."""
         if final:
-            self._drop()
+            self._begin_nothing_more()
 
         def work() -> Outcomes:
             self._sync.load(snapshot)
@@ -225,10 +234,20 @@ class Ahead:
         self._work.put(run)
         return done
 
-    def _drop(self) -> None:
-        for waiting in self._pending.values():
-            waiting.cancel()
+    def _begin_nothing_more(self) -> None:
+        """Play what any rank has begun, since it waits for the others there, and no more."""
+        numbers = list(self._pending)
+        dropped = self._drop()
+        begun = self._reducer.most(max(set(numbers) - set(dropped), default=0))
+        for number in dropped:
+            if number <= begun:
+                self._submit(number)
+
+    def _drop(self) -> list[int]:
+        """Let go what is not begun; its numbers."""
+        dropped = [number for number, waiting in self._pending.items() if waiting.cancel()]
         self._pending.clear()
+        return dropped
 
     def _run(self) -> None:
         while (work := self._work.get()) is not None:

@@ -112,11 +112,6 @@ def check_rollouts(configuration: Configuration, ranks: Ranks) -> None:
             f"max_staleness is {bound}, and rows of older weights would go uncorrected; set "
             "mismatch_cap, such as 2"
         )
-    if bound and ranks.size > 1:
-        raise UsageError(
-            f"max_staleness is {bound}, and {ranks.size} processes cannot exchange sums in two "
-            "threads; set max_staleness = 0"
-        )
     check_engine(run)
     if run.engine == "vllm" and ranks.size > 1 and not run.servers:
         raise UsageError(

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from agentgym_suite.engines.tokens import Sampling
 from agentgym_suite.files import Progress as Told
 from agentgym_suite.trainers.batch import StepBatch, collate
 from agentgym_suite.trainers.checkpoints import (
@@ -41,11 +40,14 @@ from agentgym_suite.trainers.outcomes import (
     write_outcomes,
 )
 from agentgym_suite.trainers.passes import frozen_columns
-from agentgym_suite.trainers.policy_rollouts import PolicyRollouts
 from agentgym_suite.trainers.privileged_rows import Privileged
-from agentgym_suite.trainers.prompt_budget import fitting_prompt
 from agentgym_suite.trainers.ranks import ONE_PROCESS, Ranks
-from agentgym_suite.trainers.rollout_engine import make_rollout_engine, make_schedule, make_sync
+from agentgym_suite.trainers.rollout_engine import (
+    make_rollout_engine,
+    make_rollouts,
+    make_schedule,
+    make_sync,
+)
 from agentgym_suite.trainers.rollout_schedules import Schedule, staleness
 from agentgym_suite.trainers.rows import pad_row
 from agentgym_suite.trainers.run_checks import (
@@ -157,23 +159,11 @@ class Trainer:
         if critic is not None:
             self.learners["critic"] = self._learner(critic, settings.critic_learning_rate)
         self.engine = make_rollout_engine(run, self.sampled, tokenizer, banned, out, ranks)
-        sampling = Sampling(
-            temperature=run.temperature,
-            max_new_tokens=run.max_new_tokens,
-            stop_ids=self.engine.tokenizer.stop_ids,
-            banned_ids=banned,
+        hint = privileged.tokens if privileged else 0
+        self.rollouts = make_rollouts(
+            configuration, played, self.engine, banned, needs, hint, ranks, progress
         )
-        prompt = fitting_prompt(
-            run.prompt,
-            self.engine.tokenizer,
-            most_tokens=run.prompt_tokens,
-            window=self.engine.context_window,
-            beside=run.max_new_tokens + (privileged.tokens if privileged else 0),
-        )
-        self.rollouts = PolicyRollouts(
-            configuration, played, self.engine, sampling, prompt, needs, ranks, progress
-        )
-        self._sync = make_sync(run, self.engine, sampling, banned, ranks)
+        self._sync = make_sync(run, self.engine, self.rollouts, banned)
         self.schedule: Schedule
 
     def run(self, *, force: bool = False, on_begin: Callable[[], object] | None = None) -> Progress:
@@ -370,7 +360,9 @@ class Trainer:
             )
             self._saved = self.progress.iteration
             held = load_held(found[-1]) if self.configuration.run.max_staleness else {}
-        self.schedule = make_schedule(self.configuration.run, self.rollouts, self._sync)
+        self.schedule = make_schedule(
+            self.configuration.run, self.rollouts, self._sync, self._reducer
+        )
         self.schedule.start(self.progress.iteration, self.progress.tasks_drawn, held)
         self._log.keep(self.progress.iteration)
         self._ranks.once(lambda: forget_outcomes(self.out))

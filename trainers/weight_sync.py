@@ -20,7 +20,12 @@ from agentgym_suite.engines.tokens import Sampling
 from agentgym_suite.errors import EngineError
 from agentgym_suite.trainers.lora import merged_weights
 
-TOLERANCES = {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 2e-2}
+TOLERANCES = {
+    torch.float64: 1e-5,  # engines normalise in float32
+    torch.float32: 1e-5,
+    torch.bfloat16: 2e-2,
+    torch.float16: 2e-2,
+}
 """How far log-probabilities of two engines may lie apart, by the dtype of the weights."""
 
 _PROMPTS = 4
@@ -56,7 +61,8 @@ class WeightSync:
         tolerance: how far log-probabilities may lie apart, in nats; 0 takes that of the dtype.
         pushes: whether the weights go to the engine from here; else another process of the
             training brings them to the same server, and snapshots keep shapes alone.
-        pushed: called when they have gone, and waits for the other processes.
+        meet: waits for the other processes of the training: nobody pushes while one still samples,
+            and nobody samples before all have pushed.
     """
 
     def __init__(
@@ -69,7 +75,7 @@ class WeightSync:
         merged: bool = False,
         tolerance: float = 0.0,
         pushes: bool = True,
-        pushed: Callable[[], object] = lambda: None,
+        meet: Callable[[], object] = lambda: None,
     ) -> None:
         self._engine = engine
         self._sampling = sampling
@@ -78,7 +84,7 @@ class WeightSync:
         self._merged = merged
         self._tolerance = tolerance
         self._place = "cpu" if pushes else "meta"
-        self._pushed = pushed
+        self._meet = meet
 
     def snapshot(self, model: Any, version: str) -> Snapshot:
         """The network as it is now, which training goes on to change.
@@ -107,8 +113,9 @@ class WeightSync:
         Raises:
             EngineError: the engine samples with other weights than it was given.
         """
+        self._meet()
         self._engine.load_weights(snapshot.weights, snapshot.version)
-        self._pushed()
+        self._meet()
         if snapshot.expected is not None:
             self._check(snapshot, snapshot.expected)
 

@@ -40,6 +40,7 @@ JOBS.append(Job("opsd-full", "opsd", {"objective": "full"}, "generic_skill"))
 JOBS.append(Job("lora", "capo", {"lora_rank": 2, "kl_coef": 0.1}))
 PARTS = Job("parts", "capo", {"checkpoint_every": 1, "epochs": 2})
 TWO_ITERATIONS = 40
+AHEAD = Job("ahead", "grpo", {"max_staleness": 1, "mismatch_cap": 2.0, "iterations": 4})
 NOT_LEARNED = ("seconds/", "wall_s", "cpu_s", "peak_memory_mib", "padding", "hints/")
 
 
@@ -52,7 +53,9 @@ def all_algorithms(ranks: Ranks, out: Path) -> State:
     }
     trained(PARTS, out / "two_then_one", ranks)
     gone_on = trained(PARTS, out / "one_then_two", ranks, budget_steps=TWO_ITERATIONS)
-    return found | {f"one_then_two/{name}": weight for name, weight in gone_on.items()}
+    found |= {f"one_then_two/{name}": weight for name, weight in gone_on.items()}
+    ahead = trained(AHEAD, out, ranks, budget_steps=10**6)
+    return found | {f"ahead/{name}": weight for name, weight in ahead.items()}
 
 
 @pytest.fixture(scope="module")
@@ -126,3 +129,11 @@ def test_a_checkpoint_of_two_processes_goes_on_in_one(
     lines = read_metrics(out / "two_then_one" / PARTS.folder / METRICS_FILE)
     assert [line["iteration"] for line in lines] == [1, 2, 2]
     assert_equal(weights(resumed), whole)
+
+
+def test_two_processes_that_play_ahead_learn_what_one_learns(out: Path, two: list[State]) -> None:
+    wanted = trained(AHEAD, out / "alone", budget_steps=10**6)
+    for found in two:
+        assert_equal(of(found, "ahead"), wanted)
+    lines = read_metrics(out / "ahead" / METRICS_FILE)[:-1]
+    assert [line.get("staleness/max", 0.0) for line in lines] == [0.0, 1.0, 1.0, 1.0]

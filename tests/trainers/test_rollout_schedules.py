@@ -25,7 +25,7 @@ from agentgym_suite.trainers.policy_rollouts import PolicyRollouts
 from agentgym_suite.trainers.ranks import OneProcess
 from agentgym_suite.trainers.registry import make_algorithm
 from agentgym_suite.trainers.rollout_schedules import Ahead, staleness
-from agentgym_suite.trainers.stats import ALONE
+from agentgym_suite.trainers.stats import ALONE, Reducer
 from agentgym_suite.trainers.weight_sync import Snapshot, WeightSync
 from tests.trainers.small_batches import row
 from tests.trainers.tiny_training import stopped, trainer
@@ -61,8 +61,9 @@ class Recorded:
         return {"final": float(final)}
 
 
-def ahead(recorded: Recorded, bound: int, last: float = 100) -> Ahead:
-    return Ahead(cast(PolicyRollouts, recorded), cast(WeightSync, recorded), bound, last=last)
+def ahead(recorded: Recorded, bound: int, last: float = 100, reducer: Reducer = ALONE) -> Ahead:
+    rollouts, sync = cast(PolicyRollouts, recorded), cast(WeightSync, recorded)
+    return Ahead(rollouts, sync, bound, last=last, reducer=reducer)
 
 
 def weights(done: int) -> Snapshot:
@@ -166,6 +167,31 @@ def test_at_the_end_only_what_is_under_way_is_waited_for() -> None:
     assert recorded.played[-1] == (-1, -1, "v0")
 
 
+class Others:
+    """The reducer of a rank whose others have begun a later iteration."""
+
+    def __init__(self, begun: int) -> None:
+        self.begun = begun
+
+    def most(self, count: int) -> int:
+        return max(count, self.begun)
+
+
+@pytest.mark.parametrize("begun", [0, 3])
+def test_what_another_process_has_begun_is_played_here_too(begun: int) -> None:
+    recorded = Recorded()
+    recorded.go.clear()
+    schedule = ahead(recorded, 3, reducer=cast(Any, Others(begun)))
+    schedule.start(0, 0, {})
+    schedule.offer(0, weights(0))
+    threading.Timer(0.05, recorded.go.set).start()
+    schedule.evaluation(weights(0), final=True)
+    schedule.close()
+    last = max(number for number, _, _ in recorded.played)
+    assert last == begun or (begun == 0 and last <= 1)
+    assert [number for number, _, _ in recorded.played] == [*range(1, last + 1), -1]
+
+
 def test_rows_of_weights_beyond_the_bound_are_refused() -> None:
     rows = [row("a/0", 0, 1, 2, policy_version="x:4"), row("a/1", 0, 1, 2, policy_version="x:3")]
     assert staleness(rows, ["x:4", "x:3"]) == {"staleness/mean": 0.5, "staleness/max": 1.0}
@@ -185,7 +211,6 @@ def test_older_rows_need_a_correction(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"max_staleness": 1, "mismatch_cap": 2.0}, "max_staleness is 1, and 2 processes"),
         ({"engine": "vllm"}, "engine is vllm.*2 processes.*give servers in engine_url"),
         (
             {"engine": "vllm", "engine_url": "http://a, http://b, http://c"},
@@ -291,10 +316,10 @@ def test_who_pushes_nothing_keeps_shapes_alone_and_waits_for_who_does(tmp_path: 
 
     sampling, banned = training.rollouts.sampling, training.forward.banned_ids
     sync = WeightSync(
-        cast(Any, Told()), sampling, banned, pushes=False, pushed=lambda: order.append("waited")
+        cast(Any, Told()), sampling, banned, pushes=False, meet=lambda: order.append("met")
     )
     kept = sync.snapshot(training.sampled, "new")
     assert all(weight.is_meta for weight in kept.weights.values())
     training.engine.load_weights(training.sampled.state_dict(), "new")
     sync.load(kept)
-    assert order == ["loaded new", "waited", "sampled"]
+    assert order == ["met", "loaded new", "met", "sampled"]
