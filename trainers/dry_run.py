@@ -182,6 +182,7 @@ def plan_of(configuration: Configuration, assumed: Assumptions) -> Plan:
         micro_tokens=run.micro_tokens,
         most_logits=Forward().most_logits,
         host=host,
+        served=bool(run.servers),
     )
 
 

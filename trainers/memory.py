@@ -54,7 +54,7 @@ def memory(plan: Plan) -> Memory:
     return Memory(
         lasting=_lasting(plan),
         phases={
-            "rollout": _rollout(plan),
+            **({} if plan.served else {"rollout": _rollout(plan)}),
             "backward": _backward(plan),
             "optimizer step": _step(plan),
             **({"export": _export(plan)} if plan.host and plan.adapter_rank else {}),

@@ -34,6 +34,7 @@ class Plan:
         micro_tokens: padded tokens of a micro-batch.
         most_logits: logits that exist at a time, in numbers.
         host: the device is a processor.
+        served: servers sample, with memory of their own.
     """
 
     policy: Architecture
@@ -57,6 +58,7 @@ class Plan:
     epochs: int = 1
     most_logits: int = 1 << 23
     host: bool = False
+    served: bool = False
 
     @property
     def kept_element_size(self) -> int:

@@ -55,6 +55,16 @@ def test_a_teacher_with_privileged_information_reads_longer_prompts() -> None:
     assert plan.hint == 256 and plan.teacher is None
 
 
+def test_what_servers_keep_is_not_in_the_process() -> None:
+    served = configuration(engine="vllm", engine_url="http://a,http://b")
+    phases = estimate(served, Assumptions(processes=6)).memory.phases
+    assert phases == {
+        name: parts
+        for name, parts in estimate(configuration(), Assumptions(processes=6)).memory.phases.items()
+        if name != "rollout"
+    }
+
+
 def test_every_part_is_told() -> None:
     found = estimate(configuration(), Assumptions())
     told = {name.strip() for name, _, _ in lines(found)}
