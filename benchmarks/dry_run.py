@@ -153,8 +153,9 @@ def main() -> int:
             print(json.dumps(measure(args.measure, Path(folder))))
         return 0
     report, good = {}, True
-    print("| one iteration | estimated, MB | in use, MB | estimated / in use | resident, MB |")
-    print("|---|---|---|---|---|")
+    columns = ("one iteration", "estimated, MB", "in use, MB", "estimated / in use", "resident, MB")
+    print(f"| {' | '.join(columns)} | estimated / resident |")
+    print("|---|---|---|---|---|---|")
     for case in args.case or CASES:
         seen = {
             name: measured(case, own) for name, own in {IN_USE: GIVEN_BACK, RESIDENT: {}}.items()
@@ -166,7 +167,7 @@ def main() -> int:
         report[case] = {"estimated": said, "ratio": ratio, **peaks}
         print(
             f"| {case} | {said / 1e6:,.0f} | {peaks[IN_USE] / 1e6:,.0f} | {ratio:.3f} "
-            f"| {peaks[RESIDENT] / 1e6:,.0f} |",
+            f"| {peaks[RESIDENT] / 1e6:,.0f} | {said / peaks[RESIDENT]:.3f} |",
             flush=True,
         )
     if args.report:

@@ -23,6 +23,7 @@ from agentgym_suite.trainers.memory import Memory, memory
 from agentgym_suite.trainers.opd import OpdConfig
 from agentgym_suite.trainers.plans import Plan
 from agentgym_suite.trainers.registry import algorithm_spec
+from agentgym_suite.trainers.run_checks import check_engine, shares_weights
 from agentgym_suite.trainers.run_settings import Configuration
 from agentgym_suite.trainers.tiny_policy import TinyShape
 
@@ -148,9 +149,10 @@ def plan_of(configuration: Configuration, assumed: Assumptions) -> Plan:
     """What an iteration of these settings computes and keeps.
 
     Raises:
-        UsageError: no policy, or one whose sizes are not known.
+        UsageError: no policy, or one whose sizes are not known, or an engine that does not fit.
     """
     run, settings = configuration.run, configuration.settings
+    check_engine(run, assumed.processes)
     needs = configuration.make_algorithm().needs
     longest = run.prompt_tokens or assumed.longest_prompt
     sharded = assumed.processes > 1 or bool(run.compute_dtype)
@@ -182,7 +184,9 @@ def plan_of(configuration: Configuration, assumed: Assumptions) -> Plan:
         micro_tokens=run.micro_tokens,
         most_logits=Forward().most_logits,
         host=host,
+        own_engine=not (run.servers or shares_weights(run)),
         served=bool(run.servers),
+        ahead=run.max_staleness,
     )
 
 

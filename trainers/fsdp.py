@@ -79,7 +79,10 @@ class FsdpRanks:
 
     def whole(self, model: Any) -> Any:
         """A copy on this rank's device, in the dtype that layers compute in."""
-        copied = copy.deepcopy(model).to(self._device, self._dtype)
+        copied = copy.deepcopy(model).to(self._device)
+        if self._dtype is not None:
+            for weight in copied.parameters():  # buffers, such as rotary angles, keep their digits
+                weight.data = weight.data.to(self._dtype)
         return copied.eval().requires_grad_(False)
 
     def gather(self, model: Any, whole: Any) -> None:
@@ -102,7 +105,7 @@ class FsdpRanks:
         self.reducer.most(0)
 
     def beside(self) -> Ranks:
-        """These ranks with a process group of their own, over gloo."""
+        """The same with a process group of its own; what rollouts exchange lies on the host."""
         other = copy.copy(self)
         other.reducer = AllRanks(distributed.new_group(backend="gloo", timeout=self._timeout))
         return other

@@ -117,22 +117,19 @@ def adapter_off(model: Any) -> Iterator[Any]:
             layer.enable_adapters(True)
 
 
-def merged_weights(model: Any) -> dict[str, Tensor]:
+def merged_weights(model: Any) -> Iterator[tuple[str, Tensor]]:
     """The weights of a network of the same architecture without adapter, that computes the same.
+
+    Those with an adapter are made one after the other, the others are the model's own.
 
     Args:
         model: with or without an adapter; it stays as it is.
     """
-    return dict(_merged_weights(model))
-
-
-def _merged_weights(model: Any) -> Iterator[tuple[str, Tensor]]:
-    """One after the other; those without an adapter are the model's own."""
     tuned = _tuned(model)
     for name, tensor in model.state_dict().items():
         layer, _, kind = name.rpartition(".base_layer.")
         if layer in tuned:
-            delta = tuned[layer].get_delta_weight(NAME) if kind == "weight" else 0.0
+            delta = tuned[layer].get_delta_weight(NAME).detach() if kind == "weight" else 0.0
             yield f"{layer}.{kind}", tensor + delta
         elif not any(name.startswith(f"{place}.") for place in tuned):
             yield name, tensor
@@ -150,7 +147,7 @@ def merged(model: Any) -> Any:
         return model
     with torch.device("meta"):
         plain = AutoModelForCausalLM.from_config(model.config, dtype=model.dtype)
-    weights = {name: tensor.cpu() for name, tensor in _merged_weights(model)}
+    weights = {name: tensor.cpu() for name, tensor in merged_weights(model)}
     plain.load_state_dict(weights, assign=True)
     plain.tie_weights()
     for name, buffer in model.named_buffers():

@@ -51,15 +51,12 @@ def memory(plan: Plan) -> Memory:
     Args:
         plan: the training.
     """
-    return Memory(
-        lasting=_lasting(plan),
-        phases={
-            **({} if plan.served else {"rollout": _rollout(plan)}),
-            "backward": _backward(plan),
-            "optimizer step": _step(plan),
-            **({"export": _export(plan)} if plan.host and plan.adapter_rank else {}),
-        },
-    )
+    phases = {"backward": _backward(plan), "optimizer step": _step(plan)}
+    if not plan.served:
+        phases["rollout"] = _rollout(plan)
+    if plan.host and plan.adapter_rank:
+        phases["export"] = _export(plan)
+    return Memory(lasting=_lasting(plan), phases=phases)
 
 
 def kept_of_layer(model: Architecture, element_size: int) -> int:
@@ -105,6 +102,11 @@ def _lasting(plan: Plan) -> dict[str, float]:
     }
     if plan.sharded:
         parts["copy that samples"] = plan.element_size * _whole(plan, model.parameters)
+    if plan.own_engine:
+        parts["engine's own copy"] = plan.element_size * _whole(plan, model.parameters)
+    if plan.host and (plan.own_engine or plan.served):
+        waiting = (plan.ahead + 1) * _whole(plan, model.parameters)
+        parts["weights on their way to the engine"] = plan.element_size * waiting
     if plan.needs.reference and not plan.adapter_rank:
         parts["reference"] = kept * model.parameters / plan.processes
     if plan.needs.critic != "none":

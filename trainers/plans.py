@@ -34,7 +34,9 @@ class Plan:
         micro_tokens: padded tokens of a micro-batch.
         most_logits: logits that exist at a time, in numbers.
         host: the device is a processor.
+        own_engine: the engine of the process has weights of its own.
         served: servers sample, with memory of their own.
+        ahead: how many iterations rollouts may run ahead.
     """
 
     policy: Architecture
@@ -58,7 +60,9 @@ class Plan:
     epochs: int = 1
     most_logits: int = 1 << 23
     host: bool = False
+    own_engine: bool = False
     served: bool = False
+    ahead: int = 0
 
     @property
     def kept_element_size(self) -> int:

@@ -51,7 +51,7 @@ class Ranks(Protocol):
         ...
 
     def beside(self) -> Ranks:
-        """The same ranks for a second thread, whose exchanges do not meet those of the first."""
+        """For a second thread: its ``reducer`` and ``once`` do not meet those of the first."""
         ...
 
 

@@ -20,15 +20,11 @@ from agentgym_suite.trainers.policy_rollouts import PolicyRollouts
 from agentgym_suite.trainers.prompt_budget import fitting_prompt
 from agentgym_suite.trainers.ranks import ONE_PROCESS, Ranks
 from agentgym_suite.trainers.rollout_schedules import Ahead, InStep, Schedule
+from agentgym_suite.trainers.run_checks import shares_weights
 from agentgym_suite.trainers.run_settings import Configuration, RunSettings
-from agentgym_suite.trainers.stats import ALONE, Reducer
+from agentgym_suite.trainers.stats import Reducer
 from agentgym_suite.trainers.task_lists import Played
 from agentgym_suite.trainers.weight_sync import WeightSync
-
-
-def _shares_weights(run: RunSettings) -> bool:
-    """Whether the engine computes with the trainer's very tensors."""
-    return run.engine == "transformers" and not run.max_staleness
 
 
 def _pushes(run: RunSettings, ranks: Ranks) -> bool:
@@ -52,7 +48,7 @@ def make_rollout_engine(
         tokenizer: of transformers.
         banned_ids: ids that training never samples.
         out: folder of the run; the policy is written there for engines that read it from a folder.
-        ranks: the processes that train; they ask the servers in turn.
+        ranks: the processes that train; each asks one of the servers.
 
     Raises:
         MissingExtra: the engine is not installed.
@@ -80,7 +76,7 @@ def make_rollout_engine(
         options = dict(run.engine_options)
         dtype = str(options.pop("dtype", "auto"))
         return VllmEngine(folder, policy_version="start", dtype=dtype, options=options)
-    module = sampled if _shares_weights(run) else frozen_copy(sampled)
+    module = sampled if shares_weights(run) else frozen_copy(sampled)
     return TransformersEngine(module, tokenizer, policy_version="start", max_rows=run.concurrency)
 
 
@@ -101,6 +97,7 @@ def make_rollouts(
     engine: PolicyEngine,
     banned_ids: tuple[int, ...],
     needs: Needs,
+    *,
     hint: int,
     ranks: Ranks,
     progress: Progress | None = None,
@@ -140,15 +137,15 @@ def make_rollouts(
 
 
 def make_sync(
-    run: RunSettings, engine: PolicyEngine, rollouts: PolicyRollouts, banned_ids: tuple[int, ...]
+    run: RunSettings, rollouts: PolicyRollouts, banned_ids: tuple[int, ...]
 ) -> WeightSync:
     """What brings the trainer's weights to the engine of these rollouts."""
     ranks = rollouts.ranks
     return WeightSync(
-        engine,
+        rollouts.engine,
         rollouts.sampling,
         banned_ids,
-        shared=_shares_weights(run),
+        shared=shares_weights(run),
         merged=run.engine != "transformers",
         tolerance=run.sync_tolerance,
         pushes=_pushes(run, ranks),
@@ -157,7 +154,7 @@ def make_sync(
 
 
 def make_schedule(
-    run: RunSettings, rollouts: PolicyRollouts, sync: WeightSync, reducer: Reducer = ALONE
+    run: RunSettings, rollouts: PolicyRollouts, sync: WeightSync, reducer: Reducer
 ) -> Schedule:
     """When the settings want trajectories to be played.
 

@@ -150,6 +150,7 @@ class Ahead:
         self._bound = bound
         self._last = last
         self._reducer = reducer
+        self._failed: BaseException | None = None
         self._next = 1
         self._drawn = 0
         self._offered: dict[int, Snapshot] = {}
@@ -227,8 +228,12 @@ class Ahead:
             if not done.set_running_or_notify_cancel():
                 return
             try:
+                if self._failed is not None:
+                    raise self._failed
                 done.set_result(work())
             except BaseException as error:  # belongs to whoever waits for it
+                if self._reducer is not ALONE:  # the others wait where this one left
+                    self._failed = error
                 done.set_exception(error)
 
         self._work.put(run)
@@ -238,16 +243,19 @@ class Ahead:
         """Play what any rank has begun, since it waits for the others there, and no more."""
         numbers = list(self._pending)
         dropped = self._drop()
-        begun = self._reducer.most(max(set(numbers) - set(dropped), default=0))
+        begun_here = max((number for number in numbers if number not in dropped), default=0)
+        begun = self._reducer.most(begun_here)
         for number in dropped:
             if number <= begun:
                 self._submit(number)
 
     def _drop(self) -> list[int]:
-        """Let go what is not begun; its numbers."""
-        dropped = [number for number, waiting in self._pending.items() if waiting.cancel()]
+        """Let go what is not begun; its numbers in order."""
+        # the last first, so that none is passed over by what the thread begins meanwhile
+        waiting = reversed(self._pending.items())
+        dropped = [number for number, future in waiting if future.cancel()]
         self._pending.clear()
-        return dropped
+        return dropped[::-1]
 
     def _run(self) -> None:
         while (work := self._work.get()) is not None:

@@ -35,7 +35,7 @@ def check_beforehand(configuration: Configuration, ranks: Ranks, *, tensorboard:
     check_rollouts(configuration, ranks)
     wanted = (
         (tensorboard, "tensorboard", "train", "TensorBoard"),
-        (run.engine == "vllm", "vllm", "vllm", "the engine vllm"),
+        (run.engine == "vllm" and not run.servers, "vllm", "vllm", "the engine vllm"),
         (run.runner == "ray", "ray", "ray", "a pool of Ray workers"),
     )
     for needed, module, extra, what in wanted:
@@ -59,6 +59,11 @@ def check_group(algorithm: Algorithm) -> None:
             f"rollouts is {algorithm.config.rollouts}, and {algorithm.name} compares the "
             "trajectories of a task; give 2 or more"
         )
+
+
+def shares_weights(run: RunSettings) -> bool:
+    """Whether the engine computes with the trainer's very tensors."""
+    return run.engine == "transformers" and not run.max_staleness
 
 
 def lora_settings(run: RunSettings) -> LoraSettings:
@@ -112,25 +117,16 @@ def check_rollouts(configuration: Configuration, ranks: Ranks) -> None:
             f"max_staleness is {bound}, and rows of older weights would go uncorrected; set "
             "mismatch_cap, such as 2"
         )
-    check_engine(run)
-    if run.engine == "vllm" and ranks.size > 1 and not run.servers:
-        raise UsageError(
-            f"engine is vllm, and in each of {ranks.size} processes that train it would take the "
-            "same device; give servers in engine_url, train in one process, or set engine = "
-            "transformers"
-        )
-    if len(run.servers) > ranks.size:
-        raise UsageError(
-            f"engine_url names {len(run.servers)} servers, and each is asked by a process of its "
-            f"own, of which there are {ranks.size}; give fewer, or start more processes"
-        )
+    check_engine(run, ranks.size)
 
 
-def check_engine(run: RunSettings) -> None:
-    """See that what is set of the engine is for the engine that is set.
+def check_engine(run: RunSettings, processes: int) -> None:
+    """See that what is set of the engine is for the engine that is set, and for so many processes.
+
+    Two names of one server cannot be told apart.
 
     Raises:
-        UsageError: it is not, or a server is named twice.
+        UsageError: it is not.
     """
     if run.engine_options and (run.engine == "transformers" or run.engine_url):
         given = ", ".join(run.engine_options)
@@ -141,6 +137,17 @@ def check_engine(run: RunSettings) -> None:
         raise UsageError(
             f"engine_url is {run.engine_url!r}, with an address twice or an empty one; give each "
             "server once"
+        )
+    if len(run.servers) > processes:
+        raise UsageError(
+            f"engine_url names {len(run.servers)} servers, and each is asked by a process of its "
+            f"own, of which there are {processes}; give fewer, or start more processes"
+        )
+    if run.engine == "vllm" and processes > 1 and not run.servers:
+        raise UsageError(
+            f"engine is vllm, and in each of {processes} processes that train it would take the "
+            "first device; give servers in engine_url, train in one process, or set engine = "
+            "transformers"
         )
 
 

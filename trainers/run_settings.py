@@ -126,8 +126,8 @@ class RunSettings:
     )
     engine_url: str = setting(
         "",
-        "for vllm: of the server that samples instead, or of several with commas between, one for "
-        "one or more processes; they must be able to read the run's folder",
+        "for vllm: addresses of servers that sample instead, with commas between; each serves one "
+        "or more processes and must be able to read the run's folder",
     )
     sync_tolerance: float = setting(
         0.0,
@@ -193,7 +193,8 @@ class RunSettings:
     @property
     def servers(self) -> tuple[str, ...]:
         """The addresses of ``engine_url``."""
-        return tuple(url.strip() for url in self.engine_url.split(",")) if self.engine_url else ()
+        urls = self.engine_url.split(",") if self.engine_url else ()
+        return tuple(url.strip().rstrip("/") for url in urls)
 
 
 _BOUNDS: Mapping[str, tuple[float, float]] = {

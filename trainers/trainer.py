@@ -161,9 +161,16 @@ class Trainer:
         self.engine = make_rollout_engine(run, self.sampled, tokenizer, banned, out, ranks)
         hint = privileged.tokens if privileged else 0
         self.rollouts = make_rollouts(
-            configuration, played, self.engine, banned, needs, hint, ranks, progress
+            configuration,
+            played,
+            self.engine,
+            banned,
+            needs,
+            hint=hint,
+            ranks=ranks,
+            progress=progress,
         )
-        self._sync = make_sync(run, self.engine, self.rollouts, banned)
+        self._sync = make_sync(run, self.rollouts, banned)
         self.schedule: Schedule
 
     def run(self, *, force: bool = False, on_begin: Callable[[], object] | None = None) -> Progress:

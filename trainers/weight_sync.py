@@ -60,7 +60,7 @@ class WeightSync:
         merged: whether the engine knows no adapters.
         tolerance: how far log-probabilities may lie apart, in nats; 0 takes that of the dtype.
         pushes: whether the weights go to the engine from here; else another process of the
-            training brings them to the same server, and snapshots keep shapes alone.
+            training brings them to the same server, and the snapshots made here keep shapes alone.
         meet: waits for the other processes of the training: nobody pushes while one still samples,
             and nobody samples before all have pushed.
     """
@@ -95,10 +95,8 @@ class WeightSync:
         """
         if self._shared:
             return Snapshot(version, model.state_dict())
-        weights = merged_weights(model) if self._merged else model.state_dict()
-        kept = {
-            name: tensor.detach().to(self._place, copy=True) for name, tensor in weights.items()
-        }
+        weights = merged_weights(model) if self._merged else model.state_dict().items()
+        kept = {name: tensor.detach().to(self._place, copy=True) for name, tensor in weights}
         return Snapshot(version, kept, self._expected(model))
 
     def _expected(self, model: Any) -> Tensor:

@@ -7,7 +7,6 @@ too: it loads them in place, forgets cached prefixes, and takes the version's na
 
 from __future__ import annotations
 
-import itertools
 import shutil
 import tempfile
 import threading
@@ -90,7 +89,6 @@ class VllmServerEngine:
         )
         self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="vLLM replies")
         self._lock = threading.RLock()
-        self._names = (f"agentgym-{uuid.uuid4().hex}-{number}" for number in itertools.count())
         self._running: set[str] = set()
         try:
             self._check_started()
@@ -157,6 +155,8 @@ class VllmServerEngine:
 
     def load_weights(self, weights: Weights, version: str) -> None:
         """Sample with other weights of the same architecture; cached prefixes are forgotten.
+
+        Without ``pushes`` the name alone is taken: another process brings them there.
 
         Args:
             weights: parameters by name, or a folder to read them from.
@@ -248,7 +248,7 @@ class VllmServerEngine:
     ) -> tuple[str, Future[Generated]]:
         with self._lock:
             self._open()
-            name = next(self._names)
+            name = f"agentgym-{uuid.uuid4().hex}"
             body = {
                 "request_id": name,
                 "token_ids": list(prompt),
@@ -268,7 +268,7 @@ class VllmServerEngine:
         if len(versions) != 1:
             raise EngineError(
                 f"a reply was sampled by {len(versions)} weights ({', '.join(sorted(versions))}); "
-                "let one trainer use the server"
+                "let one training use the server"
             )
         reason: FinishReason = "stop" if choice["finish_reason"] == "stop" else "length"
         return Generated(

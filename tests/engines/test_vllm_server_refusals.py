@@ -70,6 +70,7 @@ def test_nobody_listens(folder: Path) -> None:
         ({"engine_url": "http://server"}, "set engine = vllm"),
         ({"engine": "vllm", "engine_url": "http://a,http://a"}, "an address twice or an empty one"),
         ({"engine": "vllm", "engine_url": "http://a,"}, "an address twice or an empty one"),
+        ({"engine": "vllm", "engine_url": "http://a, http://a/"}, "an address twice"),
         (
             {"engine": "vllm", "engine_url": "http://server", "engine_options": {"seed": 1}},
             "engine vllm here .seed.; leave them out",
@@ -79,7 +80,7 @@ def test_nobody_listens(folder: Path) -> None:
 )
 def test_settings_that_do_not_go_together_are_refused(given: dict[str, Any], told: str) -> None:
     with pytest.raises(UsageError, match=told):
-        check_engine(RunSettings(**given))
+        check_engine(RunSettings(**given), 2)
 
 
 def test_a_process_that_pushes_nothing_asks_the_server_to_change_nothing(folder: Path) -> None:

@@ -116,7 +116,7 @@ def on_the_server(server: str, ranks: Ranks, out: Path) -> State:
     return weights(training)
 
 
-@pytest.mark.parametrize("servers", [1, 2], ids=["that the first one pushes to", "each its own"])
+@pytest.mark.parametrize("servers", [1, 2], ids=["one", "two names of one"])
 def test_two_processes_train_with_servers(servers: int, server: str, tmp_path: Path) -> None:
     addresses = (server, server.replace("127.0.0.1", "localhost"))[:servers]
     one, other = in_two_processes(partial(on_the_server, ",".join(addresses)), tmp_path)

@@ -55,6 +55,34 @@ def test_a_teacher_with_privileged_information_reads_longer_prompts() -> None:
     assert plan.hint == 256 and plan.teacher is None
 
 
+@pytest.mark.parametrize(
+    ("given", "processes", "said"),
+    [
+        ({"engine_url": "http://a"}, 1, "set engine = vllm"),
+        ({"engine": "vllm"}, 2, "engine is vllm, and in each of 2 processes"),
+        ({"engine": "vllm", "engine_url": "http://a,http://b"}, 1, "names 2 servers"),
+    ],
+)
+def test_an_engine_that_does_not_fit_is_refused(
+    given: dict[str, Any], processes: int, said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        plan_of(configuration(**given), Assumptions(processes=processes))
+
+
+def test_an_engine_with_weights_of_its_own_is_counted() -> None:
+    shared, ahead = (
+        estimate(configuration(**given), Assumptions(device="cpu")).memory.lasting
+        for given in ({}, {"max_staleness": 2, "mismatch_cap": 2.0})
+    )
+    policy = shared["policy"]
+    assert ahead == {
+        **shared,
+        "engine's own copy": policy,
+        "weights on their way to the engine": 3 * policy,
+    }
+
+
 def test_what_servers_keep_is_not_in_the_process() -> None:
     served = configuration(engine="vllm", engine_url="http://a,http://b")
     phases = estimate(served, Assumptions(processes=6)).memory.phases

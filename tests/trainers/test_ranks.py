@@ -70,6 +70,8 @@ def half(_: int, out: str) -> None:
         training.run()
         found = {name: full(weight.detach()).clone() for name, weight in model.named_parameters()}
         seen = {name: weight.dtype for name, weight in training.sampled.named_parameters()}
+        for name, buffer in training.sampled.named_buffers():  # rotary angles among them
+            assert torch.equal(buffer, model.get_buffer(name)) and buffer.dtype == torch.float32
     torch.save((found, seen), Path(out) / "half.pt")
 
 

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -168,7 +169,7 @@ def test_at_the_end_only_what_is_under_way_is_waited_for() -> None:
 
 
 class Others:
-    """The reducer of a rank whose others have begun a later iteration."""
+    """The reducer of a rank whose others have begun iterations up to this one."""
 
     def __init__(self, begun: int) -> None:
         self.begun = begun
@@ -190,6 +191,22 @@ def test_what_another_process_has_begun_is_played_here_too(begun: int) -> None:
     last = max(number for number, _, _ in recorded.played)
     assert last == begun or (begun == 0 and last <= 1)
     assert [number for number, _, _ in recorded.played] == [*range(1, last + 1), -1]
+
+
+def test_where_one_has_failed_nothing_more_is_played_in_several_processes() -> None:
+    for reducer, after in ((ALONE, [1, -1]), (cast(Any, Others(0)), [1])):
+        recorded = Recorded()
+        recorded.broken = 2
+        schedule = ahead(recorded, 1, reducer=reducer)
+        schedule.start(0, 0, {})
+        schedule.offer(0, weights(0))
+        schedule.take(1)
+        with pytest.raises(EnvError, match="the machine broke"):
+            schedule.take(2)
+        with nullcontext() if reducer is ALONE else pytest.raises(EnvError, match="broke"):
+            schedule.evaluation(weights(0), final=True)
+        assert [number for number, _, _ in recorded.played] == after
+        schedule.close()
 
 
 def test_rows_of_weights_beyond_the_bound_are_refused() -> None:
@@ -218,7 +235,7 @@ def test_older_rows_need_a_correction(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_several_processes_play_in_step_with_their_own_engine(
+def test_several_processes_need_servers_and_no_more_than_they_are(
     given: dict[str, Any], told: str, tmp_path: Path
 ) -> None:
     two = OneProcess()
@@ -305,8 +322,6 @@ def test_who_pushes_nothing_keeps_shapes_alone_and_waits_for_who_does(tmp_path: 
     order: list[str] = []
 
     class Told:
-        policy_version = "new"
-
         def load_weights(self, weights: Any, version: str) -> None:
             order.append(f"loaded {version}")
 
