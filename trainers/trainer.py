@@ -185,10 +185,11 @@ class Trainer:
             TrainingError: a loss or gradient is not finite, or a checkpoint is damaged.
             EnvError: no trajectory of an iteration could be played.
         """
-        self._resume(force)
-        if on_begin is not None:
-            on_begin()
+        held = self._resume(force)
         with closing(self.schedule):
+            if on_begin is not None:
+                on_begin()
+            self.schedule.start(self.progress.iteration, self.progress.tasks_drawn, held)
             while self._budget_left():
                 self._iteration()
             if self.progress.iteration > self._saved:
@@ -357,8 +358,9 @@ class Trainer:
             decay=run.weight_decay,
         )
 
-    def _resume(self, force: bool) -> None:
-        found = checkpoints(self.out / "checkpoints")
+    def _resume(self, force: bool) -> dict[int, Snapshot]:
+        """Stand behind the last checkpoint; the older weights that its rollouts had."""
+        run, found = self.configuration.run, checkpoints(self.out / "checkpoints")
         held: dict[int, Snapshot] = {}
         if found:
             digest = self.configuration.digest
@@ -366,13 +368,11 @@ class Trainer:
                 found[-1], self.learners, config_digest=digest, force=force
             )
             self._saved = self.progress.iteration
-            held = load_held(found[-1]) if self.configuration.run.max_staleness else {}
-        self.schedule = make_schedule(
-            self.configuration.run, self.rollouts, self._sync, self._reducer
-        )
-        self.schedule.start(self.progress.iteration, self.progress.tasks_drawn, held)
+            held = load_held(found[-1]) if run.max_staleness else {}
+        self.schedule = make_schedule(run, self.rollouts, self._sync, self._reducer)
         self._log.keep(self.progress.iteration)
         self._ranks.once(lambda: forget_outcomes(self.out))
+        return held
 
     def _checkpoint(self) -> None:
         save_checkpoint(
