@@ -26,6 +26,7 @@ from agentgym_suite.trainers.collector import (
     RolloutSettings,
     plan_groups,
 )
+from agentgym_suite.trainers.config import CriticConfig
 from agentgym_suite.trainers.logprobs import Forward
 from agentgym_suite.trainers.minibatch import minibatches
 from agentgym_suite.trainers.models import frozen_copy, make_critic
@@ -138,7 +139,7 @@ class Iteration:
         self.learner = learner(policy, config.learning_rate)
         self.reference = frozen_copy(policy) if needs.reference else None
         self.critic = None
-        if needs.critic != "none":
+        if needs.critic != "none" and isinstance(config, CriticConfig):
             self.critic = learner(make_critic(policy), config.critic_learning_rate)
 
     def score(self, batch: StepBatch) -> StepBatch:

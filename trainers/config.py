@@ -94,8 +94,6 @@ class AlgorithmConfig:
     invalid_penalty_place: Literal["reward", "advantage"] = setting(
         "reward", "where it is taken off: before returns, or after all normalisation"
     )
-    gamma: float = setting(1.0, "discount of a step (of a token in token-level returns)")
-    lam: float = setting(1.0, "lambda of generalised advantage estimation")
     bootstrap_truncated: bool = setting(
         False, "take V after the last observation of a truncated trajectory instead of 0"
     )
@@ -132,7 +130,6 @@ class AlgorithmConfig:
     minibatch_rows: int = setting(256, "rows of an optimizer mini-batch")
     epochs: int = setting(1, "passes over an iteration's rows")
     learning_rate: float = setting(1e-6, "of the policy")
-    critic_learning_rate: float = setting(1e-5, "of the critic, where there is one")
     grad_clip: float = setting(1.0, "largest norm of the gradient")
 
     def __post_init__(self) -> None:
@@ -148,8 +145,6 @@ class AlgorithmConfig:
         inf = math.inf
         return {
             "reward_scale": ABOVE_ZERO,
-            "gamma": (0.0, 1.0),
-            "lam": (0.0, 1.0),
             "ratio_alpha": (0.0, 1.0),
             "mu_fixed": (-inf, inf),
             "clip_low": (0.0, 1.0),
@@ -178,10 +173,31 @@ class AlgorithmConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CriticConfig(AlgorithmConfig):
+class ReturnsConfig(AlgorithmConfig):
+    """Settings of algorithms that sum rewards over time."""
+
+    gamma: float = setting(1.0, "discount of a step (of a token in token-level returns)")
+
+    def _bounds(self) -> dict[str, tuple[float, float]]:
+        return {**super()._bounds(), "gamma": (0.0, 1.0)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueConfig(ReturnsConfig):
+    """Settings of algorithms that know values, of a network or of the policy itself."""
+
+    lam: float = setting(1.0, "lambda of generalised advantage estimation")
+    value_clip: float = setting(0.5, "the value may move so far from its frozen self")
+
+    def _bounds(self) -> dict[str, tuple[float, float]]:
+        return {**super()._bounds(), "lam": (0.0, 1.0)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CriticConfig(ValueConfig):
     """Settings of algorithms with a value network."""
 
-    value_clip: float = setting(0.5, "the value may move so far from its frozen self")
+    critic_learning_rate: float = setting(1e-5, "of the critic")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from agentgym_suite.trainers.advantages import EpisodeStatistics, state_advantages
 from agentgym_suite.trainers.batch import StepBatch
-from agentgym_suite.trainers.config import NormalisedGroupConfig, Preset, setting
+from agentgym_suite.trainers.config import NormalisedGroupConfig, Preset, ReturnsConfig, setting
 from agentgym_suite.trainers.group_relative import GroupNormalised
 from agentgym_suite.trainers.policy_gradient import Credit
 from agentgym_suite.trainers.returns import row_rewards, step_returns
@@ -20,7 +20,7 @@ from agentgym_suite.trainers.stats import Reducer
 
 
 @dataclass(frozen=True, kw_only=True)
-class GigpoConfig(NormalisedGroupConfig):
+class GigpoConfig(NormalisedGroupConfig, ReturnsConfig):
     """Settings of GiGPO; ``norm_by_std`` omits both divisions when off (its mode "mean")."""
 
     PRESETS: ClassVar[Mapping[str, Preset]] = {

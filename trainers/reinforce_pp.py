@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from agentgym_suite.trainers.batch import StepBatch
-from agentgym_suite.trainers.config import AlgorithmConfig, Preset, setting
+from agentgym_suite.trainers.config import Preset, ReturnsConfig, setting
 from agentgym_suite.trainers.policy_gradient import Credit, PolicyGradient
 from agentgym_suite.trainers.returns import Scope, token_returns, token_rewards
 from agentgym_suite.trainers.stats import Reducer, whiten
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReinforcePpConfig(AlgorithmConfig):
+class ReinforcePpConfig(ReturnsConfig):
     """Settings of REINFORCE++."""
 
     PRESETS: ClassVar[Mapping[str, Preset]] = {

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 
 from agentgym_suite.trainers.advantages import centred_advantages, centred_token_returns
 from agentgym_suite.trainers.batch import StepBatch
-from agentgym_suite.trainers.config import GroupConfig, Preset, setting
+from agentgym_suite.trainers.config import GroupConfig, Preset, ReturnsConfig, setting
 from agentgym_suite.trainers.group_relative import GroupRelative
 from agentgym_suite.trainers.policy_gradient import Credit
 from agentgym_suite.trainers.returns import (
@@ -25,7 +25,7 @@ from agentgym_suite.trainers.stats import Reducer, whiten
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReinforcePpBaselineConfig(GroupConfig):
+class ReinforcePpBaselineConfig(GroupConfig, ReturnsConfig):
     """Settings of REINFORCE++ with a group baseline."""
 
     PRESETS: ClassVar[Mapping[str, Preset]] = {

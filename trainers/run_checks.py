@@ -8,6 +8,7 @@ from typing import Any
 from agentgym_suite.engines.loading import choose_device, find_files
 from agentgym_suite.errors import MissingExtra, UsageError
 from agentgym_suite.trainers.algorithm import Algorithm
+from agentgym_suite.trainers.config import CriticConfig
 from agentgym_suite.trainers.lora import LoraSettings
 from agentgym_suite.trainers.opd import OpdConfig
 from agentgym_suite.trainers.privileged_rows import Privileged
@@ -158,6 +159,11 @@ def refuse_unfit(algorithm: Algorithm, policy: Any, tokenizer: Any) -> None:
         UsageError: they do not.
     """
     check_group(algorithm)
+    if algorithm.needs.critic != "none" and not isinstance(algorithm.config, CriticConfig):
+        raise UsageError(
+            f"{algorithm.name} needs a critic, and its settings have no rate to train it with; "
+            "make them a subclass of CriticConfig"
+        )
     if tokenizer is None:
         raise UsageError(
             "the policy has no tokenizer; save it beside the weights, as tokenizer.json"

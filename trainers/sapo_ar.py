@@ -21,7 +21,7 @@ from torch import Tensor
 from agentgym_suite.errors import UsageError
 from agentgym_suite.trainers.algorithm import Needs, PolicyOutputs, Sums
 from agentgym_suite.trainers.batch import StepBatch
-from agentgym_suite.trainers.config import ABOVE_ZERO, AlgorithmConfig, Preset, setting
+from agentgym_suite.trainers.config import ABOVE_ZERO, Preset, ValueConfig, setting
 from agentgym_suite.trainers.critic import explained_variance
 from agentgym_suite.trainers.losses import clipped_value_loss
 from agentgym_suite.trainers.policy_gradient import Credit, PolicyGradient, Term
@@ -43,7 +43,7 @@ from agentgym_suite.trainers.value_basis import (
 
 
 @dataclass(frozen=True, kw_only=True)
-class SapoArConfig(AlgorithmConfig):
+class SapoArConfig(ValueConfig):
     """Settings of SAPO; the paper gives no constants, these are ours."""
 
     PRESETS: ClassVar[Mapping[str, Preset]] = {

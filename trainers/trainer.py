@@ -27,6 +27,7 @@ from agentgym_suite.trainers.checkpoints import (
     save_checkpoint,
 )
 from agentgym_suite.trainers.collector import Collection, collection_metrics
+from agentgym_suite.trainers.config import CriticConfig
 from agentgym_suite.trainers.exports import generation_config, save_policy
 from agentgym_suite.trainers.logprobs import Forward
 from agentgym_suite.trainers.lora import add_adapter, merged, save_adapter
@@ -156,7 +157,7 @@ class Trainer:
         if self.teacher is not None and self.teacher.model is not policy:
             self.teacher = replace(self.teacher, model=ranks.placed(self.teacher.model))
         self.learners = {"policy": self._learner(policy, settings.learning_rate)}
-        if critic is not None:
+        if critic is not None and isinstance(settings, CriticConfig):
             self.learners["critic"] = self._learner(critic, settings.critic_learning_rate)
         self.engine = make_rollout_engine(run, self.sampled, tokenizer, banned, out, ranks)
         hint = privileged.tokens if privileged else 0

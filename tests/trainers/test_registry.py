@@ -75,7 +75,7 @@ def test_every_preset_can_be_made_and_is_itself(name: str, preset: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_same_settings_are_equal_and_other_ones_are_not(name: str) -> None:
     assert make_algorithm(name).config == make_algorithm(name).config
-    assert make_algorithm(name).config != make_algorithm(name, gamma=0.123).config
+    assert make_algorithm(name).config != make_algorithm(name, kl_coef=0.123).config
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -92,10 +92,23 @@ def test_unknown_presets_and_settings_are_refused(name: str) -> None:
         make_algorithm(name, gama=1.0)
 
 
-@pytest.mark.parametrize("name", ["rloo", "reinforce_pp_baseline", "capo"])
-def test_what_an_algorithm_does_not_divide_by_is_no_setting_of_it(name: str) -> None:
-    with pytest.raises(UsageError, match="setting 'norm_by_std' does not exist"):
-        make_algorithm(name, norm_by_std=False)
+@pytest.mark.parametrize(
+    ("name", "unread"),
+    [
+        ("rloo", "norm_by_std"),
+        ("reinforce_pp_baseline", "norm_by_std"),
+        ("capo", "norm_by_std"),
+        ("grpo", "gamma"),
+        ("opsd", "gamma"),
+        ("reinforce_pp", "lam"),
+        ("taspo", "lam"),
+        ("gigpo", "value_clip"),
+        ("sapo_ar", "critic_learning_rate"),
+    ],
+)
+def test_what_an_algorithm_does_not_read_is_no_setting_of_it(name: str, unread: str) -> None:
+    with pytest.raises(UsageError, match=f"setting '{unread}' does not exist"):
+        make_algorithm(name, **{unread: 0.5})
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def prepared(name: str, algorithm: Any, critic: Any) -> StepBatch:
 
 def learned(name: str, most_tokens: int, order: int = 1) -> tuple[Any, Any, dict[str, float]]:
     """Policy and critic after one step, and the metrics."""
-    algorithm = make_algorithm(name, kl_coef=0.1, clip_low=0.2, clip_high=0.3, gamma=0.9)
+    algorithm = make_algorithm(name, kl_coef=0.1, clip_low=0.2, clip_high=0.3)
     policy = small_module().double()
     critic = make_critic(policy)
     torch.nn.init.normal_(critic.score.weight, generator=torch.Generator().manual_seed(0))

@@ -46,7 +46,6 @@ SMALL = {
     "rollouts": 4,
     "minibatch_rows": 12,
     "learning_rate": 3e-4,
-    "critic_learning_rate": 1e-3,
     "warmup_steps": 0,
     "evaluate_every": 0,
     "checkpoint_every": 100,
