@@ -132,6 +132,9 @@ two-engines: $(VENVS)/vllm/ready ## CAPO from one start with the transformers en
 training-claims: $(VENVS)/train/ready ## SAPO without a critic beside PPO, CAPO's clip by length, TASPO's weights; POLICY=DIR
 	@$(VENVS)/train/bin/python benchmarks/training_claims.py --out runs/training-claims --report benchmarks/training_claims.json $(if $(POLICY),--policy $(POLICY))
 
+told-policy: $(VENVS)/train/ready ## what a policy wins when it is told what others did, as OPSD's teacher is; POLICY=DIR
+	@$(VENVS)/train/bin/python benchmarks/told_policy.py --policy $(POLICY) --report benchmarks/told_policy.json
+
 benchmark-update: $(VENVS)/train/ready ## one training pass at a vocabulary of 151,936 beside full padded logits
 	@$(VENVS)/train/bin/python benchmarks/update_throughput.py
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -278,3 +278,27 @@ def test_engines_that_differ_on_every_task_are_told_apart() -> None:
     rows = [tables.table_row("transformers", [first]), tables.table_row("vllm", [second])]
     (pair,) = tables.paired_differences(rows)
     assert engines.verdict(pair) == "the interval of the difference does not hold 0"
+
+
+def test_what_is_told_stands_in_front_of_the_prompt_of_its_own_reply() -> None:
+    asked: list[Any] = []
+
+    class Engine:
+        policy_version = "measured"
+
+        def generate(self, prompts: Any, sampling: Any, seeds: Any) -> list[str]:
+            asked.append((prompts, seeds))
+            return ["reply"] * len(prompts)
+
+    telling = script("told_policy").ToldEngine(Engine(), {7: (1, 2), 8: ()})
+    assert telling.generate([[5], [6]], None, [8, 7]) == ["reply", "reply"]
+    assert asked == [([(5,), (1, 2, 6)], [8, 7])]
+
+
+def test_shares_are_of_the_episodes_that_were_told_something() -> None:
+    episodes = [
+        SimpleNamespace(task_id=task, success=won)
+        for task, won in zip("aabb", (1, 0, 1, 1), strict=True)
+    ]
+    found = script("told_policy").share(episodes, [True, True, False, True])
+    assert (found["episodes"], found["won"], found["n"]) == (3, 2 / 3, 2)
