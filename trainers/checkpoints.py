@@ -12,7 +12,7 @@ import os
 import pickle
 import shutil
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -118,11 +118,12 @@ def _write_held(partial: Path, held: Mapping[int, Snapshot]) -> None:
         os.fsync(file.fileno())
 
 
-def load_held(place: Path) -> dict[int, Snapshot]:
+def load_held(place: Path, version: Callable[[int], str]) -> dict[int, Snapshot]:
     """The older weights that a checkpoint holds for rollouts that were under way.
 
     Args:
         place: the checkpoint's folder.
+        version: what the weights are called that so many iterations have made.
 
     Raises:
         TrainingError: they are damaged.
@@ -132,7 +133,7 @@ def load_held(place: Path) -> dict[int, Snapshot]:
         return {}
     try:
         plain = torch.load(file, map_location="cpu", weights_only=True)
-        return {done: Snapshot(*kept) for done, kept in plain.items()}
+        return {done: Snapshot(version(done), *kept[1:]) for done, kept in plain.items()}
     except (OSError, RuntimeError, ValueError, TypeError, pickle.UnpicklingError) as error:
         raise TrainingError(
             f"{file} is damaged ({error}); remove {place} to go on from the one before"

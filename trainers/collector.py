@@ -152,6 +152,7 @@ class Collector:
         tokenizer: writes prompts and reads replies.
         settings: how.
         on_episode: told how many episodes of a collection are over, and of how many.
+        reducer: tells whether other ranks, which collect at the same time, have any left.
     """
 
     def __init__(
@@ -161,7 +162,9 @@ class Collector:
         tokenizer: ChatTokenizer,
         settings: RolloutSettings,
         on_episode: OnEpisode | None = None,
+        reducer: Reducer = ALONE,
     ) -> None:
+        self._reducer = reducer
         self._make_env = make_env
         self._engine = engine
         self._tokenizer = tokenizer
@@ -173,7 +176,7 @@ class Collector:
 
         Raises:
             UsageError: a request has no ``agent_seed``, or two have the same.
-            EnvError: no trajectory is left, or a reward is not finite.
+            EnvError: no trajectory is left on any rank, or a reward is not finite.
         """
         seeds = {request.agent_seed for request in requests}
         if None in seeds or len(seeds) < len(requests):
@@ -194,9 +197,10 @@ class Collector:
                 break
         _refuse_no_numbers(played.values())
         episodes = self._kept(requests, played)
-        if not episodes:
-            why = failures[-1].failure if failures else None
-            raise EnvError(f"every trajectory failed, the last with: {why and why.message}")
+        failed = [failures[-1].failure.message] if failures and failures[-1].failure else []
+        told = self._reducer.gather(failed)
+        if not any(self._reducer.gather([len(episodes)])):
+            raise EnvError(f"every trajectory failed, the last with: {told[-1] if told else None}")
         return Collection(
             rows=tuple(row for episode in episodes for row in self._rows(episode)),
             episodes=tuple(episodes),

@@ -23,7 +23,7 @@ from agentgym_suite.trainers.memory import Memory, memory
 from agentgym_suite.trainers.opd import OpdConfig
 from agentgym_suite.trainers.plans import Plan
 from agentgym_suite.trainers.registry import algorithm_spec
-from agentgym_suite.trainers.run_checks import check_engine, shares_weights
+from agentgym_suite.trainers.run_checks import check_ranks, shares_weights
 from agentgym_suite.trainers.run_settings import Configuration
 from agentgym_suite.trainers.tiny_policy import TinyShape
 
@@ -149,10 +149,10 @@ def plan_of(configuration: Configuration, assumed: Assumptions) -> Plan:
     """What an iteration of these settings computes and keeps.
 
     Raises:
-        UsageError: no policy, or one whose sizes are not known, or an engine that does not fit.
+        UsageError: no policy, or one whose sizes are not known, or what no training would take.
     """
     run, settings = configuration.run, configuration.settings
-    check_engine(run, assumed.processes)
+    check_ranks(configuration, assumed.processes)
     needs = configuration.make_algorithm().needs
     longest = run.prompt_tokens or assumed.longest_prompt
     sharded = assumed.processes > 1 or bool(run.compute_dtype)

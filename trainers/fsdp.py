@@ -98,11 +98,15 @@ class FsdpRanks:
         """The episodes of this rank's groups."""
         return share_of_groups(requests, self.rank, self.size)
 
+    def meet(self) -> None:
+        """Wait until every rank is here."""
+        self.reducer.most(0)
+
     def once(self, work: Callable[[], object]) -> None:
         """Do something on rank 0; the others wait for it."""
         if self.rank == 0:
             work()
-        self.reducer.most(0)
+        self.meet()
 
     def beside(self) -> Ranks:
         """The same with a process group of its own; what rollouts exchange lies on the host."""

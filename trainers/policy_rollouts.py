@@ -73,8 +73,7 @@ class PolicyRollouts:
             requests = plan_groups(
                 tasks, settings.rollouts, seed=run.seed, iteration=number, first=first
             )
-            mine = self.ranks.share(requests)
-            return collector.collect(mine) if mine else Collection((), ())
+            return collector.collect(self.ranks.share(requests))
 
         rounds = self.needs.resample_uniform_groups
         return play_groups(
@@ -107,7 +106,7 @@ class PolicyRollouts:
     def _outcomes(self, collector: Collector, requests: Sequence[EpisodeRequest]) -> TaskOutcomes:
         """What is won of the requests, each rank playing its share of the tasks."""
         mine = self.ranks.share(requests)
-        episodes = collector.collect(mine).episodes if mine else ()
+        episodes = collector.collect(mine).episodes
         played = dict(self.ranks.reducer.gather(tuple(task_outcomes(mine, episodes).items())))
         return {request.task_id: played[request.task_id] for request in requests}
 
@@ -131,4 +130,5 @@ class PolicyRollouts:
             whole_groups=whole_groups,
         )
         told = None if self.progress is None else partial(self.progress, phase)
-        return Collector(self.played.make_env, self.engine, self.engine.tokenizer, rollout, told)
+        tokenizer, reducer = self.engine.tokenizer, self.ranks.reducer
+        return Collector(self.played.make_env, self.engine, tokenizer, rollout, told, reducer)

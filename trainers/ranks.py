@@ -46,12 +46,16 @@ class Ranks(Protocol):
         """The episodes that this rank plays: every so many-th group."""
         ...
 
+    def meet(self) -> None:
+        """Wait until every rank is here."""
+        ...
+
     def once(self, work: Callable[[], object]) -> None:
         """Do something on the first rank alone, and go on when it is done."""
         ...
 
     def beside(self) -> Ranks:
-        """For a second thread: its ``reducer`` and ``once`` do not meet those of the first."""
+        """For a second thread: its ``reducer`` and ``meet`` do not meet those of the first."""
         ...
 
 
@@ -81,6 +85,9 @@ class OneProcess:
     def share(self, requests: Sequence[EpisodeRequest]) -> list[EpisodeRequest]:
         """All of them."""
         return list(requests)
+
+    def meet(self) -> None:
+        """Nothing: this is all."""
 
     def once(self, work: Callable[[], object]) -> None:
         """Do it."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +148,7 @@ def make_sync(
         merged=run.engine != "transformers",
         tolerance=run.sync_tolerance,
         pushes=_pushes(run, ranks),
-        meet=partial(ranks.reducer.most, 0),
+        meet=ranks.meet,
     )
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from agentgym_suite.engines.loading import choose_device, find_files
-from agentgym_suite.errors import MissingExtra, UsageError
+from agentgym_suite.errors import MissingExtra, TrainingError, UsageError
 from agentgym_suite.trainers.algorithm import Algorithm
 from agentgym_suite.trainers.config import CriticConfig
 from agentgym_suite.trainers.lora import LoraSettings
@@ -15,6 +17,7 @@ from agentgym_suite.trainers.privileged_rows import Privileged
 from agentgym_suite.trainers.ranks import Ranks
 from agentgym_suite.trainers.registry import make_algorithm
 from agentgym_suite.trainers.run_settings import Configuration, RunSettings
+from agentgym_suite.trainers.stats import Reducer
 
 
 def check_beforehand(configuration: Configuration, ranks: Ranks, *, tensorboard: bool) -> None:
@@ -32,8 +35,7 @@ def check_beforehand(configuration: Configuration, ranks: Ranks, *, tensorboard:
     """
     run, settings = configuration.run, configuration.settings
     check_group(make_algorithm(configuration.algorithm, configuration.preset, **vars(settings)))
-    check_ranks(configuration, ranks)
-    check_rollouts(configuration, ranks)
+    check_ranks(configuration, ranks.size)
     wanted = (
         (tensorboard, "tensorboard", "train", "TensorBoard"),
         (run.engine == "vllm" and not run.servers, "vllm", "vllm", "the engine vllm"),
@@ -74,21 +76,43 @@ def lora_settings(run: RunSettings) -> LoraSettings:
     )
 
 
-def check_ranks(configuration: Configuration, ranks: Ranks) -> None:
-    """See that so many processes can train by these settings.
+def check_ranks(configuration: Configuration, processes: int) -> None:
+    """See that so many processes can play and train by these settings.
 
     Raises:
-        UsageError: there are more of them than tasks, or a setting is for one process.
+        UsageError: there are more of them than tasks, a setting is for one process, rows of older
+            weights would go uncorrected, or the engine does not fit.
     """
-    if configuration.settings.tasks < ranks.size:
+    run, settings = configuration.run, configuration.settings
+    if settings.tasks < processes:
         raise UsageError(
-            f"tasks is {configuration.settings.tasks}, and {ranks.size} processes play them; give "
-            "at least one to each"
+            f"tasks is {settings.tasks}, and {processes} processes play them; give at least one "
+            "to each"
         )
-    if configuration.run.share_prefix and ranks.size > 1:
+    if run.share_prefix and processes > 1:
         raise UsageError(
             "share_prefix calls layers as often as prompts differ, which processes cannot do in "
             "step; set share_prefix = false"
+        )
+    if run.max_staleness and not settings.mismatch_cap:
+        raise UsageError(
+            f"max_staleness is {run.max_staleness}, and rows of older weights would go "
+            "uncorrected; set mismatch_cap, such as 2"
+        )
+    check_engine(run, processes)
+
+
+def check_together(iteration: int, out: Path, reducer: Reducer) -> None:
+    """See that all processes go on from one checkpoint.
+
+    Raises:
+        TrainingError: they do not see the same ones.
+    """
+    found = sorted(set(reducer.gather([iteration])))
+    if len(found) > 1:
+        raise TrainingError(
+            f"the processes go on from iterations {', '.join(map(str, found))} of {out}; give all "
+            "of them the same folder, and start them again"
         )
 
 
@@ -103,22 +127,6 @@ def check_teacher(algorithm: Algorithm, privileged: Privileged | None, teacher: 
     if wanted != "none" and given[wanted] is None:
         what = {"privileged": "privileged information", "model": "another model as teacher"}
         raise UsageError(f"{algorithm.name} needs {what[wanted]}; give it to the trainer")
-
-
-def check_rollouts(configuration: Configuration, ranks: Ranks) -> None:
-    """See that older rows are corrected, and that so many processes can play in this way.
-
-    Raises:
-        UsageError: they are not.
-    """
-    run = configuration.run
-    bound = run.max_staleness
-    if bound and not configuration.settings.mismatch_cap:
-        raise UsageError(
-            f"max_staleness is {bound}, and rows of older weights would go uncorrected; set "
-            "mismatch_cap, such as 2"
-        )
-    check_engine(run, ranks.size)
 
 
 def check_engine(run: RunSettings, processes: int) -> None:
@@ -139,6 +147,9 @@ def check_engine(run: RunSettings, processes: int) -> None:
             f"engine_url is {run.engine_url!r}, with an address twice or an empty one; give each "
             "server once"
         )
+    for server in run.servers:
+        if not _is_address(server):
+            raise UsageError(f"engine_url has {server!r}; give addresses such as http://host:8000")
     if len(run.servers) > processes:
         raise UsageError(
             f"engine_url names {len(run.servers)} servers, and each is asked by a process of its "
@@ -150,6 +161,14 @@ def check_engine(run: RunSettings, processes: int) -> None:
             "first device; give servers in engine_url, train in one process, or set engine = "
             "transformers"
         )
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def refuse_unfit(algorithm: Algorithm, policy: Any, tokenizer: Any) -> None:

@@ -200,9 +200,11 @@ class Training:
         """Train to the end of the budget; see ``Trainer.run`` and ``check_beforehand``."""
         check_beforehand(self._configuration, self._ranks, tensorboard=self._tensorboard)
         if self._ranks.rank:
+            self._ranks.meet()  # what lies in the folder is another run's until the first has it
             return self._run(force)
         make_folder(self._out)
         with only_writer(self._out / "run", self._view.waits):
+            self._ranks.meet()
             return self._run(force)
 
     def start(self) -> Path:

@@ -53,8 +53,8 @@ from agentgym_suite.trainers.rollout_schedules import Schedule, staleness
 from agentgym_suite.trainers.rows import pad_row
 from agentgym_suite.trainers.run_checks import (
     check_ranks,
-    check_rollouts,
     check_teacher,
+    check_together,
     lora_settings,
     refuse_unfit,
 )
@@ -115,8 +115,7 @@ class Trainer:
         self.algorithm = configuration.make_algorithm()
         check_teacher(self.algorithm, privileged, teacher)
         refuse_unfit(self.algorithm, policy, tokenizer)
-        check_ranks(configuration, ranks)
-        check_rollouts(configuration, ranks)
+        check_ranks(configuration, ranks.size)
         self.policy, self.tokenizer, self.out = policy, tokenizer, out
         self.progress = Progress()
         self._saved = 0
@@ -369,7 +368,8 @@ class Trainer:
                 found[-1], self.learners, config_digest=digest, force=force
             )
             self._saved = self.progress.iteration
-            held = load_held(found[-1]) if run.max_staleness else {}
+            held = load_held(found[-1], self._version) if run.max_staleness else {}
+        check_together(self.progress.iteration, self.out, self._reducer)
         self.schedule = make_schedule(run, self.rollouts, self._sync, self._reducer)
         self._log.keep(self.progress.iteration)
         self._ranks.once(lambda: forget_outcomes(self.out))

@@ -10,11 +10,14 @@ from __future__ import annotations
 import shutil
 import tempfile
 import threading
+import time
 import uuid
 from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
+from math import isfinite
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import httpx
@@ -23,6 +26,7 @@ from agentgym_suite.engines.batching import run_batch
 from agentgym_suite.engines.tokens import FinishReason, Generated, Sampling, Weights
 from agentgym_suite.engines.vllm_requests import VllmRequests, vllm_reason
 from agentgym_suite.errors import EngineError, MissingExtra, UsageError, reason_of
+from agentgym_suite.retries import RetryPolicy
 
 GENERATE, RELOAD, FORGET = "/inference/v1/generate", "/collective_rpc", "/reset_prefix_cache"
 NAME, NAMED = "/update_weight_version", "/weight_info"
@@ -33,6 +37,11 @@ FLAGS = "--enable-scale-out --logprobs-mode processed_logprobs"
 _THERE = "generate-tokens-"
 """What the server puts in front of a reply's name."""
 _FAREWELL_S = 5.0
+_AGAIN = RetryPolicy(tries=4)
+
+
+class ServerStumbled(EngineError):
+    """The server broke off, or says that it failed; the same request may do better."""
 
 
 class VllmServerEngine:
@@ -79,14 +88,20 @@ class VllmServerEngine:
         settings = loading.read_settings(files)
         self._tokenizer = loading.chat_tokenizer(files, settings.stop_ids)
         self._folder = files.folder
-        vocabulary = loading.vocabulary_size(files)
+        self._vocabulary = loading.vocabulary_size(files)
         self._exchange = exchange
         self._pushes = pushes
         self._url = url.rstrip("/")
         limits = httpx.Limits(max_connections=concurrency, max_keepalive_connections=concurrency)
-        self._client: httpx.Client | None = httpx.Client(
-            base_url=self._url, timeout=timeout_s, limits=limits, transport=transport
-        )
+        try:
+            self._client: httpx.Client | None = httpx.Client(
+                base_url=self._url, timeout=timeout_s, limits=limits, transport=transport
+            )
+        except httpx.InvalidURL as error:
+            raise UsageError(
+                f"{url!r} is no address of a server ({reason_of(error)}); give such as "
+                "http://host:8000"
+            ) from error
         self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="vLLM replies")
         self._lock = threading.RLock()
         self._running: set[str] = set()
@@ -100,7 +115,7 @@ class VllmServerEngine:
             raise
         self._version = policy_version
         self._requests = VllmRequests(
-            vocabulary=vocabulary,
+            vocabulary=self._vocabulary,
             window=self._window,
             suppressed_ids=settings.suppressed_ids,
         )
@@ -229,15 +244,25 @@ class VllmServerEngine:
     def _answer(self, method: str, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
         try:
             answer = self._open().request(method, path, json=body)
-            found = answer.json() if answer.content else {}
-        except (httpx.HTTPError, ValueError, RuntimeError) as error:
-            raise EngineError(
+        except (httpx.HTTPError, RuntimeError) as error:
+            broken = isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError)
+            raise (ServerStumbled if broken else EngineError)(
                 f"the vLLM server at {self._url} does not answer {path} "
                 f"({vllm_reason(error)}); see its log"
             ) from error
+        try:
+            found = answer.json() if answer.content else {}
+        except ValueError as error:
+            found = answer.reason_phrase
+            if not answer.is_error:
+                raise EngineError(
+                    f"the vLLM server at {self._url} does not answer {path} "
+                    f"({vllm_reason(error)}); see its log"
+                ) from error
         if answer.is_error:
-            kind = UsageError if answer.status_code in (400, 422) else EngineError
-            raise kind(
+            refused = answer.status_code in (400, 422)
+            stumbled = ServerStumbled if answer.is_server_error else EngineError
+            raise (UsageError if refused else stumbled)(
                 f"the vLLM server at {self._url} answers {path} with {answer.status_code} "
                 f"({_told(found)}); see its log"
             )
@@ -255,25 +280,48 @@ class VllmServerEngine:
                 "sampling_params": self._requests.parameters(prompt, sampling, seed),
             }
             self._running.add(name)
-            return name, self._pool.submit(self._ask, name, body)
+            return name, self._pool.submit(self._ask, name, body, self._version)
 
-    def _ask(self, name: str, body: Mapping[str, Any]) -> Generated:
+    def _ask(self, name: str, body: Mapping[str, Any], version: str) -> Generated:
+        """The reply, asked for again where the server stumbled: a seed draws the same once more."""
+        draw, sent = Random(name), 1
         try:
-            choice = self._post(GENERATE, body)["choices"][0]
+            while True:
+                try:
+                    return self._generated(self._post(GENERATE, body), version)
+                except ServerStumbled:
+                    if sent == _AGAIN.tries or self._client is None:
+                        raise
+                    time.sleep(_AGAIN.pause_s(sent, None, draw))
+                    sent += 1
         finally:
             self._running.discard(name)
-        ids = tuple(map(int, choice["token_ids"]))
-        told = choice["logprobs"]["content"]
-        versions = {str(span["version"]) for span in choice["weight_versions"] or ()}
-        if len(versions) != 1:
+
+    def _generated(self, answer: Mapping[str, Any], version: str) -> Generated:
+        """What the server says that it sampled, if it can be so."""
+        try:
+            choice = answer["choices"][0]
+            ids = tuple(map(int, choice["token_ids"]))
+            logprobs = tuple(float(token["logprob"]) for token in choice["logprobs"]["content"])
+            versions = {str(span["version"]) for span in choice["weight_versions"] or ()}
+            reason: FinishReason = "stop" if choice["finish_reason"] == "stop" else "length"
+        except (LookupError, TypeError, ValueError, OverflowError) as error:
             raise EngineError(
-                f"a reply was sampled by {len(versions)} weights ({', '.join(sorted(versions))}); "
-                "let one training use the server"
+                f"the vLLM server at {self._url} answers {GENERATE} without ids and "
+                f"log-probabilities ({type(error).__name__}: {reason_of(error)}); see its log"
+            ) from error
+        if versions != {version}:
+            raise EngineError(
+                f"the server samples with {', '.join(sorted(versions)) or 'weights of no name'} "
+                f"after it was given {version}; let one training use it"
             )
-        reason: FinishReason = "stop" if choice["finish_reason"] == "stop" else "length"
-        return Generated(
-            ids, tuple(float(token["logprob"]) for token in told), reason, versions.pop()
-        )
+        known = all(0 <= number < self._vocabulary for number in ids)
+        if not ids or len(ids) != len(logprobs) or not known or not all(map(isfinite, logprobs)):
+            raise EngineError(
+                f"the vLLM server at {self._url} gave {len(ids)} ids with {len(logprobs)} "
+                "log-probabilities, not all of which can be; see its log"
+            )
+        return Generated(ids, logprobs, reason, version)
 
     def _abort(self, names: Sequence[str]) -> None:
         """Let replies go that the server is working on."""

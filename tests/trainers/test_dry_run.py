@@ -61,9 +61,12 @@ def test_a_teacher_with_privileged_information_reads_longer_prompts() -> None:
         ({"engine_url": "http://a"}, 1, "set engine = vllm"),
         ({"engine": "vllm"}, 2, "engine is vllm, and in each of 2 processes"),
         ({"engine": "vllm", "engine_url": "http://a,http://b"}, 1, "names 2 servers"),
+        ({"max_staleness": 1}, 1, "set mismatch_cap"),
+        ({"tasks": 4}, 5, "tasks is 4, and 5 processes"),
+        ({"share_prefix": True}, 2, "share_prefix"),
     ],
 )
-def test_an_engine_that_does_not_fit_is_refused(
+def test_what_no_training_takes_is_refused(
     given: dict[str, Any], processes: int, said: str
 ) -> None:
     with pytest.raises(UsageError, match=said):

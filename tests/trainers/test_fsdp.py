@@ -37,6 +37,7 @@ JOBS = [
     for name in (ALGORITHMS if os.environ.get("ALL_ALGORITHMS") else FAMILIES)
 ]
 JOBS.append(Job("opsd-full", "opsd", {"objective": "full"}, "generic_skill"))
+JOBS.append(Job("broken", "grpo", {"rollouts": 4}, broken=True))
 JOBS.append(Job("lora", "capo", {"lora_rank": 2, "kl_coef": 0.1}))
 PARTS = Job("parts", "capo", {"checkpoint_every": 1, "epochs": 2})
 TWO_ITERATIONS = 40

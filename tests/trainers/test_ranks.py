@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,14 +14,19 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 import torch
 import torch.multiprocessing as multiprocessing
+from rich.console import Console
 
-from agentgym_suite.errors import UsageError
+from agentgym_suite.errors import TrainingError, UsageError
 from agentgym_suite.trainers.collector import plan_groups
 from agentgym_suite.trainers.fsdp import open_ranks
+from agentgym_suite.trainers.live_view import TrainingView
 from agentgym_suite.trainers.metrics import METRICS_FILE, read_metrics
 from agentgym_suite.trainers.models import choose_attention, decoder_layers
 from agentgym_suite.trainers.ranks import OneProcess, share_of_groups
 from agentgym_suite.trainers.reading import full
+from agentgym_suite.trainers.run_checks import check_together
+from agentgym_suite.trainers.running import Training
+from agentgym_suite.trainers.stats import OneRank
 from agentgym_suite.trainers.task_lists import Played
 from agentgym_suite.trainers.trainer import Trainer
 from tests.engines.small_policy import small_module
@@ -45,6 +52,30 @@ def test_one_process_keeps_everything() -> None:
     assert ranks.placed(model) is ranks.whole(model) is model and done == [1]
     with open_ranks() as opened:
         assert isinstance(opened, OneProcess)
+
+
+def test_processes_that_stand_behind_different_iterations_are_refused(tmp_path: Path) -> None:
+    class Others(OneRank):
+        def gather(self, values: Sequence[Any]) -> tuple[Any, ...]:
+            return (*values, 4)
+
+    check_together(4, tmp_path, Others())
+    with pytest.raises(TrainingError, match="go on from iterations 3, 4 of"):
+        check_together(3, tmp_path, Others())
+
+
+def test_a_later_process_reads_no_folder_before_the_first_has_it(tmp_path: Path) -> None:
+    class Later(OneProcess):
+        def meet(self) -> None:
+            raise RuntimeError("waits")
+
+    later = Later()
+    later.rank, later.size = 1, 2
+    chosen = configuration("grpo")
+    view = TrainingView(chosen.run, "grpo", Console(quiet=True))
+    with pytest.raises(RuntimeError, match="waits"):
+        Training(chosen, tmp_path / "run", view, ranks=later).run()
+    assert not (tmp_path / "run").exists()
 
 
 def test_layers_are_told_by_the_model() -> None:

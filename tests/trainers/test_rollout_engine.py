@@ -16,28 +16,20 @@ from agentgym_suite.engines.tokens import Sampling
 from agentgym_suite.trainers.ranks import OneProcess
 from agentgym_suite.trainers.rollout_engine import make_rollout_engine, make_sync
 from agentgym_suite.trainers.run_settings import RunSettings
-from agentgym_suite.trainers.stats import OneRank
 from tests.trainers.tiny_training import policy
 
 RUN = RunSettings(engine="vllm", engine_url="http://a, http://b/")
 
 
-class Counted(OneRank):
-    """Counts how often all meet."""
+class OneOfThree(OneProcess):
+    """Does what the first does alone, too, and counts how often all meet."""
 
-    def __init__(self) -> None:
-        self.met = 0
+    def __init__(self, rank: int) -> None:
+        super().__init__()
+        self.rank, self.size, self.met = rank, 3, 0
 
-    def most(self, count: int) -> int:
+    def meet(self) -> None:
         self.met += 1
-        return count
-
-
-def rank(number: int) -> OneProcess:
-    """One of three, which does what the first does alone, too."""
-    ranks = OneProcess()
-    ranks.rank, ranks.size, ranks.reducer = number, 3, Counted()
-    return ranks
 
 
 def test_processes_are_dealt_to_servers_and_the_first_of_each_pushes(
@@ -51,19 +43,19 @@ def test_processes_are_dealt_to_servers_and_the_first_of_each_pushes(
     monkeypatch.setattr(vllm_server, "VllmServerEngine", opened)
     model, tokenizer = policy(0)
     for number in range(3):
-        make_rollout_engine(RUN, model, tokenizer, (), tmp_path, rank(number))
+        make_rollout_engine(RUN, model, tokenizer, (), tmp_path, OneOfThree(number))
     assert asked == [("http://a", True), ("http://b", True), ("http://a", False)]
 
 
 @pytest.mark.parametrize("number", [0, 2])
 def test_all_meet_before_and_after_a_push(number: int) -> None:
     order: list[tuple[str, int]] = []
-    ranks = rank(number)
+    ranks = OneOfThree(number)
     model, _ = policy(0)
 
     def load_weights(weights: Any, version: str) -> None:
         assert all(tensor.is_meta == (number == 2) for tensor in weights.values())
-        order.append((version, ranks.reducer.met))  # type: ignore[attr-defined]
+        order.append((version, ranks.met))
 
     rollouts = SimpleNamespace(
         engine=SimpleNamespace(load_weights=load_weights), sampling=Sampling(), ranks=ranks
@@ -72,4 +64,4 @@ def test_all_meet_before_and_after_a_push(number: int) -> None:
     snapshot = sync.snapshot(model, "newest")
     object.__setattr__(snapshot, "expected", None)
     sync.load(snapshot)
-    assert order == [("newest", 1)] and ranks.reducer.met == 2  # type: ignore[attr-defined]
+    assert order == [("newest", 1)] and ranks.met == 2

@@ -272,7 +272,7 @@ def test_a_run_ahead_is_the_same_to_the_bit_though_it_was_killed(tmp_path: Path)
     stopped(signal.SIGKILL, "grpo", out, iterations=60, **AHEAD)
     found = checkpoints(out / "checkpoints")
     last = int(found[-1].name) + 2
-    assert list(load_held(found[-1])) == [last - 3]
+    assert list(load_held(found[-1], str)) == [last - 3]
     whole = trainer("grpo", tmp_path / "whole", iterations=last, **AHEAD)
     whole.run()
     resumed = trainer("grpo", out, iterations=last, **AHEAD)
@@ -338,3 +338,9 @@ def test_who_pushes_nothing_keeps_shapes_alone_and_waits_for_who_does(tmp_path: 
     training.engine.load_weights(training.sampled.state_dict(), "new")
     sync.load(kept)
     assert order == ["met", "loaded new", "met", "sampled"]
+
+
+def test_a_run_ahead_goes_on_with_other_settings_where_it_is_forced(tmp_path: Path) -> None:
+    trainer("grpo", tmp_path, iterations=2, **AHEAD).run()
+    other = trainer("grpo", tmp_path, iterations=4, learning_rate=2e-3, **AHEAD)
+    assert other.run(force=True).iteration == 4

@@ -13,7 +13,9 @@ import torch.multiprocessing as multiprocessing
 from transformers import Starcoder2Config, Starcoder2ForCausalLM
 
 from agentgym_suite.engines.chat_tokenizer import TransformersChatTokenizer
+from agentgym_suite.env import Transition
 from agentgym_suite.prompts import prompt_template
+from agentgym_suite.tasks import Task
 from agentgym_suite.trainers.fsdp import FsdpRanks
 from agentgym_suite.trainers.hinting import Hinting
 from agentgym_suite.trainers.offline_analyzers import RuleAnalyzer
@@ -24,20 +26,34 @@ from agentgym_suite.trainers.reading import full
 from agentgym_suite.trainers.task_lists import Played
 from agentgym_suite.trainers.tiny_policy import VALUE_ROWS, build_tokenizer, random_model
 from agentgym_suite.trainers.trainer import Trainer
+from tests.counting import CountingEnv
 from tests.trainers.tiny_training import TASKS, configuration, counting, words
 
 State = dict[str, torch.Tensor]
 
 
+class HalfBroken(CountingEnv):
+    """The tests' own game, whose second task cannot be begun."""
+
+    def _begin(self, task: Task) -> Transition:
+        if task.id == TASKS[1]:
+            raise RuntimeError("this task is gone")
+        return super()._begin(task)
+
+
 @dataclass(frozen=True)
 class Job:
-    """One training: folder, algorithm, settings, source of privileged texts, another as teacher."""
+    """One training: folder, algorithm, settings, source of privileged texts, another as teacher.
+
+    Where it is ``broken``, one of the two processes has no trajectory.
+    """
 
     folder: str
     algorithm: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     source: str = ""
     taught: bool = False
+    broken: bool = False
 
     def trainer(self, out: Path, ranks: Ranks = ONE_PROCESS, **more: Any) -> Trainer:
         """The training at its start, in float64."""
@@ -55,7 +71,7 @@ class Job:
             chosen,
             model,
             tokenizer,
-            Played(counting, TASKS[:2]),
+            Played(HalfBroken if self.broken else counting, TASKS[:2]),
             out / self.folder,
             ranks=ranks,
             teacher=wide_policy(seed=1)[0] if self.taught else None,
