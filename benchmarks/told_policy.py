@@ -92,14 +92,12 @@ def requested(episodes: int, *, iteration: int) -> list[EpisodeRequest]:
 
 
 def share(episodes: Sequence[Episode], kept: Sequence[bool]) -> dict[str, Any]:
-    """What is won of the kept episodes, with its interval over tasks."""
+    """What is won of the kept episodes, the mean over tasks, with its interval."""
     by_task = defaultdict(list)
     for episode, keep in zip(episodes, kept, strict=True):
         if keep:
             by_task[episode.task_id].append(float(episode.success))
-    found = [won for wins in by_task.values() for won in wins]
-    interval = success_interval(list(by_task.values()))
-    return {"episodes": len(found), "won": sum(found) / len(found), **interval._asdict()}
+    return {"episodes": sum(kept), **success_interval(list(by_task.values()))._asdict()}
 
 
 def main() -> int:
@@ -127,7 +125,7 @@ def main() -> int:
             "told": share(told(engine, texts, loaded.tokenizer), kept),
         }
         shown = [
-            f"{one['won']:.3f} ({one['low']:.3f} to {one['high']:.3f})"
+            f"{one['estimate']:.3f} ({one['low']:.3f} to {one['high']:.3f})"
             for one in report[source].values()
         ]
         print(f"| `{source}` | {sum(kept)} | {' | '.join(shown)} |", flush=True)

@@ -301,4 +301,4 @@ def test_shares_are_of_the_episodes_that_were_told_something() -> None:
         for task, won in zip("aabb", (1, 0, 1, 1), strict=True)
     ]
     found = script("told_policy").share(episodes, [True, True, False, True])
-    assert (found["episodes"], found["won"], found["n"]) == (3, 2 / 3, 2)
+    assert (found["episodes"], found["estimate"], found["n"]) == (3, 0.75, 2)
