@@ -19,6 +19,12 @@ from agentgym_suite.errors import UsageError
 
 _KNOWN = Path(__file__).parent / "architectures.toml"
 _FAMILIES = ("qwen2", "qwen3")
+ALL_LINEAR = "all-linear"
+LINEAR_MAPS = (
+    *(f"self_attn.{name}_proj" for name in "qkvo"),
+    *(f"mlp.{name}_proj" for name in ("gate", "up", "down")),
+)
+"""A layer's linear maps by name, in the order of ``Architecture.linear_shapes``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,9 +106,26 @@ class Architecture:
         """Weights of a value network on the same trunk: one output with a bias."""
         return self.trunk_parameters + self.hidden + 1
 
-    def adapter_parameters(self, rank: int) -> int:
-        """Weights of a LoRA adapter beside every linear map of every layer."""
-        return self.layers * rank * sum(wide + narrow for wide, narrow in self.linear_shapes)
+    def adapter_shapes(self, targets: str = ALL_LINEAR) -> tuple[tuple[int, int], ...]:
+        """(in, out) of those linear maps of a layer that an adapter lies beside.
+
+        Args:
+            targets: ``all-linear``, or names of ``LINEAR_MAPS`` or ends of them, with commas.
+
+        Raises:
+            UsageError: a name of no such map.
+        """
+        if targets == ALL_LINEAR:
+            return self.linear_shapes
+        ends = [f".{name.strip()}" for name in targets.split(",")]
+        for end in ends:
+            if not any(f".{name}".endswith(end) for name in LINEAR_MAPS):
+                raise UsageError(
+                    f"lora_targets has {end[1:]!r}, which is no linear layer of {self.name}; use "
+                    f"{ALL_LINEAR}, or some of {', '.join(LINEAR_MAPS)}"
+                )
+        shapes = zip(LINEAR_MAPS, self.linear_shapes, strict=True)
+        return tuple(shape for name, shape in shapes if f".{name}".endswith(tuple(ends)))
 
     @property
     def cached_elements(self) -> int:

@@ -171,6 +171,7 @@ def plan_of(configuration: Configuration, assumed: Assumptions) -> Plan:
         element_size=2 if narrow else 4,
         recompute=run.recompute,
         adapter_rank=run.lora_rank,
+        adapter_targets=run.lora_targets,
         trajectories=settings.tasks * settings.rollouts,
         steps=assumed.mean_steps or horizon,
         prompt=assumed.mean_prompt or longest,

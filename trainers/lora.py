@@ -18,11 +18,11 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from agentgym_suite.errors import MissingExtra, UsageError
+from agentgym_suite.trainers.architectures import ALL_LINEAR
 from agentgym_suite.trainers.exports import replaced_folder
 
 NAME = "default"
 """What peft calls the one adapter of a network."""
-ALL_LINEAR = "all-linear"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -164,8 +164,9 @@ def _step(plan: Plan) -> dict[str, float]:
 
 def _export(plan: Plan) -> dict[str, float]:
     """An adapter is added to its layers beside the policy, in the memory of the host."""
-    model = plan.policy
-    return {"layers with their adapters": plan.element_size * model.layers * model.layer_matrices}
+    shapes = plan.policy.adapter_shapes(plan.adapter_targets)
+    weights = plan.policy.layers * sum(wide * narrow for wide, narrow in shapes)
+    return {"layers with their adapters": plan.element_size * weights}
 
 
 def _gradients(plan: Plan) -> float:
@@ -202,10 +203,10 @@ def _working(plan: Plan) -> float:
 
 def _whole(plan: Plan, parameters: int) -> int:
     """Weights of a network, its adapter among them."""
-    return parameters + plan.policy.adapter_parameters(plan.adapter_rank)
+    return parameters + plan.adapter_parameters
 
 
 def _trained(plan: Plan, parameters: int) -> float:
     """Weights of a network that one process trains."""
-    trained = plan.policy.adapter_parameters(plan.adapter_rank) or parameters
+    trained = plan.adapter_parameters or parameters
     return trained / plan.processes

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from agentgym_suite.trainers.algorithm import Needs
-from agentgym_suite.trainers.architectures import Architecture
+from agentgym_suite.trainers.architectures import ALL_LINEAR, Architecture
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +23,7 @@ class Plan:
         element_size: bytes of a number that layers compute with: 2 or 4.
         recompute: layers keep their inputs alone for the backward pass.
         adapter_rank: of LoRA; 0 trains all weights.
+        adapter_targets: the linear maps that it lies beside.
         trajectories: of an iteration, in all processes.
         steps: of a trajectory, in the mean.
         prompt, reply: tokens of a row, in the mean.
@@ -55,6 +56,7 @@ class Plan:
     element_size: int = 4
     recompute: bool = False
     adapter_rank: int = 0
+    adapter_targets: str = ALL_LINEAR
     hint: int = 0
     concurrency: int = 256
     epochs: int = 1
@@ -68,6 +70,14 @@ class Plan:
     def kept_element_size(self) -> int:
         """Bytes of a weight where it lies."""
         return 4 if self.sharded else self.element_size
+
+    @property
+    def adapter_parameters(self) -> int:
+        """Weights of the adapter of a network; 0 without one."""
+        if not self.adapter_rank:
+            return 0
+        shapes = self.policy.adapter_shapes(self.adapter_targets)
+        return self.policy.layers * self.adapter_rank * sum(map(sum, shapes))
 
     @property
     def rows(self) -> float:

@@ -74,14 +74,23 @@ def test_weights_are_those_of_the_real_model(model: Architecture) -> None:
     assert counted(policy.base_model.layers[0]) == model.layer_parameters
 
 
-def test_weights_of_an_adapter_are_those_of_the_real_one() -> None:
+@pytest.mark.parametrize("targets", ["all-linear", "q_proj, mlp.down_proj"])
+def test_weights_of_an_adapter_are_those_of_the_real_one(targets: str) -> None:
     peft = pytest.importorskip("peft", reason="peft is not installed: no adapter to compare with")
     with torch.device("meta"):
         policy = AutoModelForCausalLM.from_config(config_of(SMALL))
-        settings = peft.LoraConfig(r=8, target_modules="all-linear")
+        names = [name.strip() for name in targets.split(",")]
+        chosen = targets if targets == "all-linear" else names
+        settings = peft.LoraConfig(r=8, target_modules=chosen)
         peft.inject_adapter_in_model(settings, policy)
     trained = sum(weight.numel() for weight in policy.parameters() if weight.requires_grad)
-    assert trained == SMALL.adapter_parameters(8)
+    assert trained == plan(adapter_rank=8, adapter_targets=targets).adapter_parameters
+
+
+def test_an_adapter_beside_no_linear_layer_is_refused() -> None:
+    for name in ("embed_tokens", "v_prj", "proj", ""):
+        with pytest.raises(UsageError, match=f"lora_targets has '{name}'"):
+            SMALL.adapter_shapes(f"q_proj,{name}")
 
 
 @pytest.mark.parametrize("model", [SMALL, PLAIN], ids=["qwen3", "qwen2"])
@@ -163,7 +172,7 @@ def test_processes_share_weights_and_keep_one_copy_each() -> None:
 
 def test_an_adapter_needs_no_reference_and_trains_little() -> None:
     small = memory(plan(needs=Needs(reference=True), adapter_rank=8))
-    trained = SMALL.adapter_parameters(8)
+    trained = plan(adapter_rank=8).adapter_parameters
     assert small.lasting == {
         "policy": 4 * (SMALL.parameters + trained),
         "optimizer of the policy": 8 * trained,
