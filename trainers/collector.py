@@ -197,10 +197,11 @@ class Collector:
                 break
         _refuse_no_numbers(played.values())
         episodes = self._kept(requests, played)
-        failed = [failures[-1].failure.message] if failures and failures[-1].failure else []
-        told = self._reducer.gather(failed)
-        if not any(self._reducer.gather([len(episodes)])):
-            raise EnvError(f"every trajectory failed, the last with: {told[-1] if told else None}")
+        why = failures[-1].failure if failures else None
+        told = self._reducer.gather([(len(episodes), why.message if why else "")])
+        if not any(left for left, _ in told):
+            last = max(told)[1]  # of a rank that had something to say
+            raise EnvError(f"every trajectory failed, the last with: {last or 'nothing to play'}")
         return Collection(
             rows=tuple(row for episode in episodes for row in self._rows(episode)),
             episodes=tuple(episodes),
