@@ -21,11 +21,16 @@ class Seen:
     def text(self, selector: str) -> str:
         return str(self.page.inner_text(selector))
 
-    def wait_until(self, expression: str, seconds: float = 10.0) -> None:
-        """Return once the expression holds; the page's policy forbids the browser's own waiting."""
+    def wait_until(self, expression: str, *keys: str, seconds: float = 10.0) -> None:
+        """Return once the expression holds; the page's policy forbids the browser's own waiting.
+
+        Keys are pressed until then: a browser that has not drawn a page yet loses what would
+        scroll it.
+        """
         deadline = time.monotonic() + seconds
         while not self.page.evaluate(expression):
             assert time.monotonic() < deadline, f"{expression} did not hold in {seconds} s"
+            self.press(*keys)
             self.page.wait_for_timeout(20)
 
     def press(self, *keys: str) -> None:

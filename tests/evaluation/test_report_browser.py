@@ -56,8 +56,7 @@ def test_the_viewer_works_by_keyboard_alone(report: Path, seen: Seen) -> None:
 
 def test_keys_scroll_the_page_where_no_episode_is_in_view(report: Path, seen: Seen) -> None:
     seen.page.goto(report.as_uri())
-    seen.press("ArrowDown", "ArrowRight", "End")
-    seen.wait_until("scrollY > 0")
+    seen.wait_until("scrollY > 0", "ArrowDown", "ArrowRight", "End")
     assert seen.text("#task") == "count-0" and seen.page.evaluate("location.hash") == ""
 
 
