@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from agentgym_suite.engines.tokens import Sampling
+from agentgym_suite.engines.tokens import ChatTokenizer, Sampling, TokenEngine
 from agentgym_suite.engines.transformers_engine import TransformersEngine
-from agentgym_suite.episodes import PlaySettings
+from agentgym_suite.episodes import EpisodeRequest, PlaySettings
 from agentgym_suite.making import make_environment
 from agentgym_suite.prompts import StepPrompt
 from agentgym_suite.rollouts import MakeEnv
@@ -72,20 +72,32 @@ def play(
         max_new_tokens: most tokens of a reply.
         iteration: another one has other draws.
     """
-    make, _ = household(horizon)
     engine = TransformersEngine(policy, tokenizer, policy_version="measured", max_rows=256)
+    requests = plan_groups(tasks, rollouts, seed=41, iteration=iteration)
+    sampling = Sampling(
+        max_new_tokens=max_new_tokens,
+        stop_ids=engine.tokenizer.stop_ids,
+        banned_ids=tuple(policy.generation_config.suppress_tokens or ()),
+    )
+    return collected(engine, engine.tokenizer, sampling, requests, horizon=horizon)
+
+
+def collected(
+    engine: TokenEngine,
+    tokenizer: ChatTokenizer,
+    sampling: Sampling,
+    requests: Sequence[EpisodeRequest],
+    *,
+    horizon: int,
+) -> Collection:
+    """The trajectories of an engine in the embedded households, by whole groups."""
     rollout = RolloutSettings(
         env_id=ENV,
         play=PlaySettings(prompt=StepPrompt(PROMPT), max_steps=horizon),
-        sampling=Sampling(
-            max_new_tokens=max_new_tokens,
-            stop_ids=engine.tokenizer.stop_ids,
-            banned_ids=tuple(policy.generation_config.suppress_tokens or ()),
-        ),
+        sampling=sampling,
         whole_groups=True,
     )
-    collector = Collector(make, engine, engine.tokenizer, rollout)
-    return collector.collect(plan_groups(tasks, rollouts, seed=41, iteration=iteration))
+    return Collector(household(horizon)[0], engine, tokenizer, rollout).collect(requests)
 
 
 def rows_digest(batch: StepBatch) -> str:

@@ -18,20 +18,15 @@ from pathlib import Path
 from typing import Any, get_args
 
 import torch
-from iterations import ENV, PROMPT, household
+from iterations import collected, household
 
 from agentgym_suite.engines.loading import load_policy
 from agentgym_suite.engines.tokens import Generated, Sampling
 from agentgym_suite.engines.transformers_engine import TransformersEngine
-from agentgym_suite.episodes import Episode, EpisodeRequest, PlaySettings
+from agentgym_suite.episodes import Episode, EpisodeRequest
 from agentgym_suite.evaluation.intervals import success_interval
-from agentgym_suite.prompts import StepPrompt
-from agentgym_suite.trainers.collector import (
-    Collector,
-    RolloutSettings,
-    derived_seed,
-    plan_groups,
-)
+from agentgym_suite.trainers.action_span import Encode
+from agentgym_suite.trainers.collector import derived_seed, plan_groups
 from agentgym_suite.trainers.config import ToldSource
 from agentgym_suite.trainers.hinting import Hinting
 from agentgym_suite.trainers.offline_analyzers import RuleAnalyzer
@@ -64,18 +59,17 @@ class ToldEngine:
 
 def play(engine: Any, tokenizer: Any, requests: Sequence[EpisodeRequest]) -> tuple[Episode, ...]:
     """The episodes of the requests, in their order."""
-    rollout = RolloutSettings(
-        env_id=ENV,
-        play=PlaySettings(prompt=StepPrompt(PROMPT), max_steps=HORIZON),
-        sampling=Sampling(max_new_tokens=MAX_NEW_TOKENS, stop_ids=tokenizer.stop_ids),
-    )
-    return Collector(household(HORIZON)[0], engine, tokenizer, rollout).collect(requests).episodes
+    sampling = Sampling(max_new_tokens=MAX_NEW_TOKENS, stop_ids=tokenizer.stop_ids)
+    return collected(engine, tokenizer, sampling, requests, horizon=HORIZON).episodes
 
 
-def told(engine: TransformersEngine, texts: Sequence[str], tokenizer: Any) -> tuple[Episode, ...]:
-    """New episodes, each with its text in front of every prompt."""
-    requests = requested(len(texts), iteration=2)
-    encode = plain_encode(tokenizer)
+def told(
+    engine: TransformersEngine,
+    requests: Sequence[EpisodeRequest],
+    texts: Sequence[str],
+    encode: Encode,
+) -> tuple[Episode, ...]:
+    """The episodes of the requests, each with its text in front of every prompt."""
     ids = {text: pi_ids(text, encode) for text in set(texts)}
     by_seed = {
         derived_seed(request.agent_seed or 0, step): ids[text]
@@ -83,12 +77,6 @@ def told(engine: TransformersEngine, texts: Sequence[str], tokenizer: Any) -> tu
         for step in range(HORIZON)
     }
     return play(ToldEngine(engine, by_seed), engine.tokenizer, requests)
-
-
-def requested(episodes: int, *, iteration: int) -> list[EpisodeRequest]:
-    """As many of each household; another iteration has other draws."""
-    tasks = household(HORIZON)[1]
-    return plan_groups(tasks, episodes // len(tasks), seed=SEED, iteration=iteration)
 
 
 def share(episodes: Sequence[Episode], kept: Sequence[bool]) -> dict[str, Any]:
@@ -112,7 +100,10 @@ def main() -> int:
     engine = TransformersEngine(
         loaded.module, loaded.tokenizer, policy_version="measured", max_rows=256
     )
-    first = requested(args.rollouts * len(household(HORIZON)[1]), iteration=1)
+    encode, tasks = plain_encode(loaded.tokenizer), household(HORIZON)[1]
+    first, second = (
+        plan_groups(tasks, args.rollouts, seed=SEED, iteration=number) for number in (1, 2)
+    )
     plain = play(engine, engine.tokenizer, first)
     report = {}
     print("| told | episodes | untold, there | told |\n|---|---|---|---|")
@@ -122,10 +113,12 @@ def main() -> int:
         kept = [bool(text) for text in texts]
         report[source] = {
             "untold": share(plain, kept),
-            "told": share(told(engine, texts, loaded.tokenizer), kept),
+            "told": share(told(engine, second, texts, encode), kept),
         }
         shown = [
             f"{one['estimate']:.3f} ({one['low']:.3f} to {one['high']:.3f})"
+            if one["episodes"]
+            else "-"
             for one in report[source].values()
         ]
         print(f"| `{source}` | {sum(kept)} | {' | '.join(shown)} |", flush=True)

@@ -164,12 +164,12 @@ class Collector:
         on_episode: OnEpisode | None = None,
         reducer: Reducer = ALONE,
     ) -> None:
-        self._reducer = reducer
         self._make_env = make_env
         self._engine = engine
         self._tokenizer = tokenizer
         self._settings = settings
         self._on_episode = on_episode
+        self._reducer = reducer
 
     def collect(self, requests: Sequence[EpisodeRequest]) -> Collection:
         """Play every request.

@@ -96,17 +96,17 @@ def _kept_of_norm(width: int, element_size: int) -> int:
 
 def _lasting(plan: Plan) -> dict[str, float]:
     model, kept = plan.policy, plan.kept_element_size
-    parts = {
+    copied = plan.element_size * _whole(plan, model.parameters)
+    parts: dict[str, float] = {
         "policy": kept * _whole(plan, model.parameters) / plan.processes,
         "optimizer of the policy": kept * MOMENTS * _trained(plan, model.parameters),
     }
     if plan.sharded:
-        parts["copy that samples"] = plan.element_size * _whole(plan, model.parameters)
+        parts["copy that samples"] = copied
     if plan.own_engine:
-        parts["engine's own copy"] = plan.element_size * _whole(plan, model.parameters)
+        parts["engine's own copy"] = copied
     if plan.host and (plan.own_engine or plan.served):
-        waiting = (plan.ahead + 1) * _whole(plan, model.parameters)
-        parts["weights on their way to the engine"] = plan.element_size * waiting
+        parts["weights on their way to the engine"] = (plan.ahead + 1) * copied
     if plan.needs.reference and not plan.adapter_rank:
         parts["reference"] = kept * model.parameters / plan.processes
     if plan.needs.critic != "none":

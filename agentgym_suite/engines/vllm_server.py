@@ -242,23 +242,17 @@ class VllmServerEngine:
         return self._answer("POST", path, body)
 
     def _answer(self, method: str, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
+        found: Any
         try:
             answer = self._open().request(method, path, json=body)
         except (httpx.HTTPError, RuntimeError) as error:
-            broken = isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError)
-            raise (ServerStumbled if broken else EngineError)(
-                f"the vLLM server at {self._url} does not answer {path} "
-                f"({vllm_reason(error)}); see its log"
-            ) from error
+            raise self._silent(path, error) from error
         try:
             found = answer.json() if answer.content else {}
         except ValueError as error:
-            found = answer.reason_phrase
             if not answer.is_error:
-                raise EngineError(
-                    f"the vLLM server at {self._url} does not answer {path} "
-                    f"({vllm_reason(error)}); see its log"
-                ) from error
+                raise self._silent(path, error) from error
+            found = answer.reason_phrase
         if answer.is_error:
             refused = answer.status_code in (400, 422)
             stumbled = ServerStumbled if answer.is_server_error else EngineError
@@ -267,6 +261,14 @@ class VllmServerEngine:
                 f"({_told(found)}); see its log"
             )
         return found if isinstance(found, dict) else {}
+
+    def _silent(self, path: str, error: Exception) -> EngineError:
+        """What is raised where the server says nothing that can be read."""
+        broken = isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError)
+        return (ServerStumbled if broken else EngineError)(
+            f"the vLLM server at {self._url} does not answer {path} ({vllm_reason(error)}); see "
+            "its log"
+        )
 
     def _add(
         self, prompt: Sequence[int], sampling: Sampling, seed: int
@@ -284,7 +286,7 @@ class VllmServerEngine:
 
     def _ask(self, name: str, body: Mapping[str, Any], version: str) -> Generated:
         """The reply, asked for again where the server stumbled: a seed draws the same once more."""
-        draw, sent = Random(name), 1
+        sent = 1
         try:
             while True:
                 try:
@@ -292,7 +294,7 @@ class VllmServerEngine:
                 except ServerStumbled:
                     if sent == _AGAIN.tries or self._client is None:
                         raise
-                    time.sleep(_AGAIN.pause_s(sent, None, draw))
+                    time.sleep(_AGAIN.pause_s(sent, None, Random(name)))
                     sent += 1
         finally:
             self._running.discard(name)

@@ -24,7 +24,7 @@ from agentgym_suite.engines.tokens import Sampling
 from agentgym_suite.engines.vllm_server import FLAGS
 from agentgym_suite.errors import ContextTooLong, EngineError
 from agentgym_suite.trainers.metrics import METRICS_FILE, read_metrics
-from agentgym_suite.trainers.ranks import Ranks
+from agentgym_suite.trainers.ranks import ONE_PROCESS, Ranks
 from agentgym_suite.trainers.rollout_engine import make_rollout_engine
 from agentgym_suite.trainers.run_settings import RunSettings
 from agentgym_suite.trainers.task_lists import Played
@@ -127,17 +127,7 @@ def test_two_processes_train_with_servers(servers: int, server: str, tmp_path: P
     assert all(line["mismatch/max"] < 1e-4 for line in lines)
 
 
-def test_a_training_samples_on_the_server(server: str, tokenizer: Any, tmp_path: Path) -> None:
-    training = Trainer(
-        configuration("grpo", engine="vllm", engine_url=server, iterations=3, budget_steps=10**6),
-        build_policy(tokenizer, shape=SHAPE, seed=0),
-        tokenizer,
-        Played(counting, TASKS),
-        tmp_path,
-    )
-    try:
-        assert training.run().iteration == 3
-    finally:
-        training.engine.close()
+def test_a_training_samples_on_the_server(server: str, tmp_path: Path) -> None:
+    on_the_server(server, ONE_PROCESS, tmp_path)
     lines = read_metrics(tmp_path / METRICS_FILE)[:-1]
     assert all(line["mismatch/max"] < 1e-4 for line in lines)
