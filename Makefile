@@ -135,8 +135,9 @@ training-claims: $(VENVS)/train/ready ## SAPO without a critic beside PPO, CAPO'
 told-policy: $(VENVS)/train/ready ## what a policy wins when it is told what others did, as OPSD's teacher is; POLICY=DIR
 	@$(VENVS)/train/bin/python benchmarks/told_policy.py --policy $(POLICY) --report benchmarks/told_policy.json
 
-benchmark-update: $(VENVS)/train/ready ## one training pass at a vocabulary of 151,936 beside full padded logits
+benchmark-update: $(VENVS)/train/ready ## one training pass at a vocabulary of 151,936 beside full padded logits; prompts computed once
 	@$(VENVS)/train/bin/python benchmarks/update_throughput.py
+	@$(VENVS)/train/bin/python benchmarks/prompts_once.py
 
 benchmark-overlap: $(VENVS)/train/ready ## an iteration with slow environments: rollouts beside the update and before it
 	@$(VENVS)/train/bin/python benchmarks/overlap.py

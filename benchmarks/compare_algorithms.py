@@ -47,7 +47,7 @@ from agentgym_suite.trainers.registry import ALGORITHMS, algorithm_spec
 
 TARGETED = ("capo", "sapo_ar", "taspo")
 TITLE = "Success at temperature 1: mean and range over seeds, the others' in grey"
-EQUAL = ("learning_rate", "trajectories", "seen tasks", "budget_steps")
+EQUAL = ("learning_rate", "trajectories", "minibatch_rows", "seen tasks", "budget_steps")
 
 
 def variants_of(names: str, teacher: Path | None) -> list[Variant]:
@@ -77,6 +77,7 @@ def unequal(runs: Sequence[TrainedRun]) -> list[str]:
             values = {
                 "learning_rate": own["learning_rate"],
                 "trajectories": own["tasks"] * own["rollouts"],
+                "minibatch_rows": own["minibatch_rows"],
                 "seen tasks": run.record["tasks"]["seen"],
                 "budget_steps": shared["budget_steps"],
             }

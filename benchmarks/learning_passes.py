@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from agentgym_suite.trainers.hidden_states import boundary_states, length_buckets
+from agentgym_suite.trainers.hidden_states import boundary_states, row_buckets
 from agentgym_suite.trainers.logprobs import Forward, token_scores
 
 Rows = Sequence[Sequence[int]]
@@ -61,9 +61,9 @@ def response_pass(
     Returns:
         Minus the mean log-probability of the answers' ids, in nats.
     """
-    lengths = [len(prompt) + len(answer) for prompt, answer in zip(prompts, answers, strict=True)]
     sampled, total = sum(map(len, answers)), 0.0
-    for numbers in length_buckets(lengths, micro_tokens):
+    merged = how.get("merged", False)
+    for numbers in row_buckets(prompts, answers, micro_tokens, merged=merged):
         chosen = [answers[number] for number in numbers]
         trunk = model.base_model
         states = boundary_states(trunk, [prompts[number] for number in numbers], chosen, **how)

@@ -28,9 +28,9 @@ from agentgym_suite.trainers.analyzer_replies import (
     read_alignment,
     read_extraction,
 )
+from agentgym_suite.trainers.config import AlignMode
 from agentgym_suite.trainers.trajectory_traces import TRACE_CHARACTERS, TraceGroup
 
-AlignMode = Literal["per_group", "per_target"]
 NoHint = Literal[
     "no_success",
     "uniform_outcome",

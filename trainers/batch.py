@@ -20,7 +20,7 @@ from agentgym_suite.trainers.rows import StepRow, check_rows, pad_row
 
 Side = Literal["right", "left"]
 ROW_COLUMNS = ("v_old", "q_old", "bootstrap")
-TOKEN_COLUMNS = ("old_logprobs", "ref_logprobs", "teacher_logprobs", "token_values")
+TOKEN_COLUMNS = ("old_logprobs", "old_entropy", "ref_logprobs", "teacher_logprobs", "token_values")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,9 @@ class StepBatch:
         is_pad: bool ``[N]``.
         old_logprobs: log-probabilities under the frozen rollout weights, by the trainer's own
             forward ``[N, R]``; every ratio is taken against these.
-        ref_logprobs: the same under the reference policy.
+        old_entropy: entropy of the distribution that each of these was sampled from, in nats,
+            ``[N, R]``; it is logged, nothing else.
+        ref_logprobs: log-probabilities under the reference policy.
         teacher_logprobs: the same under the teacher (the frozen weights with privileged
             information, or another model); NaN in rows that were not scored.
         v_old: frozen V at the last prompt token ``[N]``.
@@ -74,6 +76,7 @@ class StepBatch:
     rewards: Tensor
     is_pad: Tensor
     old_logprobs: Tensor | None = None
+    old_entropy: Tensor | None = None
     ref_logprobs: Tensor | None = None
     teacher_logprobs: Tensor | None = None
     v_old: Tensor | None = None

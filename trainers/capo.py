@@ -65,7 +65,9 @@ class CapoConfig(CriticConfig):
         "action_gae", "what one step of GAE is: an action, or (the ablation) a token"
     )
     adv_whiten: Literal["steps", "none"] = setting(
-        "steps", "whiten advantages over steps as the code does; the paper does not mention it"
+        "steps",
+        "whiten advantages over steps as the code does, over tokens where credit and ratio are of "
+        "tokens; the paper does not mention it",
     )
     gamma: float = setting(0.99, "discount of a step")
     ratio: RatioKind = setting("action_aware", "how token log-ratios make an importance ratio")

@@ -65,6 +65,12 @@ class Progress:
     wall_s: float = 0.0
     cpu_s: float = 0.0
 
+    @property
+    def metrics(self) -> dict[str, float]:
+        """What an iteration's line says of it."""
+        spent = ("env_steps", "episodes", "wall_s", "cpu_s")
+        return {name: float(getattr(self, name)) for name in spent}
+
 
 def save_checkpoint(
     folder: Path,

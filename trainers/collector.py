@@ -95,6 +95,7 @@ def collection_metrics(collection: Collection, reducer: Reducer = ALONE) -> dict
         "prompt_tokens": sum(len(row.prompt_ids) for row in rows),
         "invalid": sum(not row.valid_action for row in rows),
         "cut": sum(row.finish_reason == "length" for row in rows),
+        "repetition": sum(repeated_share(row.response_ids) for row in rows),
         "failures": len(collection.failures),
         "dropped": collection.dropped,
         "filtered": len(collection.filtered),
@@ -105,11 +106,17 @@ def collection_metrics(collection: Collection, reducer: Reducer = ALONE) -> dict
         "reward": total["reward"] / total["episodes"],
         "steps": total["rows"] / total["episodes"],
     }
-    for name in ("response_tokens", "prompt_tokens", "invalid", "cut"):
+    for name in ("response_tokens", "prompt_tokens", "invalid", "cut", "repetition"):
         found[name] = total[name] / total["rows"]
     for name in ("failures", "dropped", "filtered"):
         found[name] = total[name]
     return {f"rollout/{name}": value for name, value in found.items()}
+
+
+def repeated_share(ids: Sequence[int]) -> float:
+    """The share of a reply's runs of three tokens that it had before, from 0 to below 1."""
+    runs = list(zip(ids, ids[1:], ids[2:], strict=False))
+    return 1.0 - len(set(runs)) / len(runs) if runs else 0.0
 
 
 def derived_seed(*parts: int | str) -> int:

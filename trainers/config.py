@@ -21,9 +21,19 @@ from agentgym_suite.trainers.stats import GROUP_EPS, Spread
 
 Preset = Mapping[str, Any]
 
+AlignMode = Literal["per_group", "per_target"]
 PiSource = Literal["aligned", "generic_skill", "random_success", "nearest_success", "none"]
 ToldSource = Literal["aligned", "generic_skill", "random_success", "nearest_success"]
 """The sources of an algorithm that is nothing without privileged information."""
+
+VERL_AGENT: Preset = {
+    "kl_coef": 0.01,
+    "entropy_coef": 1e-3,
+    "dual_clip": 3.0,
+    "minibatch_unit": "rows",
+    "minibatch_rows": 256,
+}
+"""What the baselines of verl-agent's public scripts share, those for ALFWorld."""
 
 ABOVE_ZERO = (math.ulp(0.0), math.inf)
 """Bounds of a number that may be anything but 0 or less."""
@@ -136,6 +146,11 @@ class AlgorithmConfig:
         check_settings(self, self._bounds())
         if self.dual_clip and not self.dual_clip > 1.0:
             raise UsageError(f"dual_clip is {self.dual_clip}; give a number above 1, or 0 for off")
+        if self.kl_coef and self.kl_estimator == "k1" and self.kl_place == "loss":
+            raise UsageError(
+                "kl_estimator is 'k1', whose expected gradient as a term of the loss is 0; use "
+                "'k3', or set kl_place to 'reward'"
+            )
 
     def _bounds(self) -> dict[str, tuple[float, float]]:
         """Least and largest value of a number, where they are not 0 and none.
@@ -209,6 +224,13 @@ class PrivilegedConfig(AlgorithmConfig):
         "prefix", "in front of the first prompt token, or in the last user message"
     )
     pi_tokens: int = setting(PI_TOKENS, "token budget of the privileged text")
+    align_mode: AlignMode = setting(
+        "per_group", "ask the analyzer once for all targets of a group, or once for each"
+    )
+    align_sees_outcome: bool = setting(False, "tell the alignment which targets succeeded")
+    analyzer_required: bool = setting(
+        False, "end the run when the analyzer fails, instead of going on without guidance"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,7 +34,8 @@ class CreditSettings:
         temperature: τ of the squashing.
         weight_range: ε_w in [0, 1): weights lie in 1 ± ε_w.
         min_shift: centred turn scores smaller than this count as 0; off at 0.
-        strict_all_turns: weigh nothing unless every turn is scorable.
+        strict_all_turns: weigh nothing unless every turn is scorable, as the public code does, to
+            which a turn is scorable by those of its tokens whose shift is finite.
     """
 
     shift_clip: float | None = 2.0
@@ -74,13 +75,15 @@ def turn_weights(
     Args:
         advantage: A of the trajectory.
         shifts: Δ of the action tokens of each turn; None where a turn is not scorable. A turn
-            with no token or a shift that is not finite is not scorable either.
+            with no token or a shift that is not finite is not scorable either, but for
+            ``strict_all_turns``, which leaves such a token out.
         settings: the constants.
     """
     ones = (1.0,) * len(shifts)
     if advantage == 0.0:
         return TurnWeights(ones, {}, "zero_advantage")
-    scored = {turn: list(line) for turn, line in enumerate(shifts) if _scorable(line) and line}
+    lines = [_finite(line) for line in shifts] if settings.strict_all_turns else shifts
+    scored = {turn: list(line) for turn, line in enumerate(lines) if _scorable(line) and line}
     missing = settings.strict_all_turns and len(scored) < len(shifts)
     if len(scored) < 2 or missing:
         return TurnWeights(ones, {}, "too_few_scorable")
@@ -135,8 +138,8 @@ def token_weights(
 def action_shifts(batch: StepBatch) -> list[list[float] | None]:
     """Δ of the action tokens of every row: log π_old with the privileged text minus without.
 
-    None where a row cannot be scored: no privileged text, no action token, or a log-probability
-    of the action that is not finite on either side.
+    None where a row cannot be scored: no privileged text, no action token, or no log-probability
+    that is finite. A single shift is not finite where one of its sides is not.
 
     Raises:
         UsageError: ``old_logprobs`` or ``teacher_logprobs`` is missing.
@@ -148,7 +151,7 @@ def action_shifts(batch: StepBatch) -> list[list[float] | None]:
     for number, row in enumerate(batch.rows):
         place = mask[number]
         shift = (privileged[number][place] - plain[number][place]).tolist()
-        usable = row.pi_text and not row.is_pad and _scorable(shift)
+        usable = row.pi_text and not row.is_pad and any(map(math.isfinite, shift))
         result.append(shift if usable else None)
     return result
 
@@ -173,6 +176,10 @@ def nested_row_weights(
     weights = [rows / (trajectories * count) if count else 0.0 for count in steps]
     active = batch.is_action.cpu()
     return torch.tensor(weights, dtype=torch.float64).masked_fill(~active, 0.0)
+
+
+def _finite(line: Sequence[float] | None) -> list[float] | None:
+    return None if line is None else [value for value in line if math.isfinite(value)]
 
 
 def _scorable(line: Sequence[float] | None) -> bool:

@@ -1,8 +1,11 @@
 """``Distillation``: the student learns from a teacher on what the student itself sampled.
 
-Over the whole vocabulary the divergence is differentiated directly. On sampled tokens its gradient
-is a policy gradient with the advantage log π_T - log π_θ, a constant: differentiating the sampled
-difference itself has an expected gradient of 0. Source: on-policy distillation, arXiv 2306.13649.
+Over the whole vocabulary the divergence is differentiated directly; it is an expectation already,
+which ``mismatch_cap`` leaves alone. On sampled tokens its gradient is a policy gradient with the
+advantage log π_T - log π_θ, a constant: differentiating the sampled difference itself has an
+expected gradient of 0. Behind an iteration's first optimizer step samples are of older weights, so
+each weighs by its clipped ratio, as in PPO (ours: the equation knows one step).
+Source: on-policy distillation, arXiv 2306.13649.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from agentgym_suite.trainers.policy_gradient import (
     Term,
     scored_tokens,
 )
+from agentgym_suite.trainers.ratios import clip_active
 from agentgym_suite.trainers.returns import required
 from agentgym_suite.trainers.stats import Reducer
 
@@ -42,6 +46,21 @@ class DistillationConfig(AlgorithmConfig):
     divergence: Divergence = setting(
         "reverse_kl", "between student and teacher, for objective 'full'"
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("reward_scale", "invalid_penalty", "aggregation"):
+            value, default = getattr(self, name), getattr(type(self), name)
+            if value != default:
+                raise UsageError(
+                    f"{name} is {value!r}, and distillation uses no rewards and has one mean, over "
+                    f"the tokens that the teacher scored; leave it at {default!r}"
+                )
+        if self.kl_coef and self.kl_place == "reward":
+            raise UsageError(
+                "kl_place is 'reward', and distillation uses no rewards; set it to 'loss', or "
+                "kl_coef to 0"
+            )
 
 
 Config = TypeVar("Config", bound=DistillationConfig)
@@ -84,6 +103,18 @@ class Distillation(PolicyGradient[Config]):
             teacher = required(micro, "teacher_logprobs")
             advantages = distillation_advantages(outputs.logprobs, teacher, scored)
             low, high = self.config.clip_low, self.config.clip_high
-            losses = -clipped_surrogate(ratio, advantages, low, high, self.config.dual_clip)
+            raised = clipped_surrogate(ratio, advantages, low, high, self.config.dual_clip)
+            losses = -self._weighted(raised, micro)
         total = losses.masked_fill(~scored, 0.0).sum() / max(sums.teacher_tokens, 1.0)
         return {"distillation": Term(1.0, total), **terms}
+
+    def extra_metrics(
+        self, micro: StepBatch, outputs: PolicyOutputs, sums: Sums
+    ) -> dict[str, float]:
+        """The share of sampled tokens whose clip is active, by the teacher's advantages."""
+        if self.config.objective == "full" or micro.teacher_logprobs is None:
+            return {}
+        ratio, scored = self.ratio(micro, outputs, sums), scored_tokens(micro)
+        advantages = distillation_advantages(outputs.logprobs, micro.teacher_logprobs, scored)
+        active = clip_active(ratio, advantages, self.config.clip_low, self.config.clip_high)
+        return {"clip/active": float((active & scored).sum()) / max(sums.tokens, 1.0)}

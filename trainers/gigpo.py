@@ -12,7 +12,13 @@ from typing import ClassVar
 
 from agentgym_suite.trainers.advantages import EpisodeStatistics, state_advantages
 from agentgym_suite.trainers.batch import StepBatch
-from agentgym_suite.trainers.config import NormalisedGroupConfig, Preset, ReturnsConfig, setting
+from agentgym_suite.trainers.config import (
+    VERL_AGENT,
+    NormalisedGroupConfig,
+    Preset,
+    ReturnsConfig,
+    setting,
+)
 from agentgym_suite.trainers.group_relative import GroupNormalised
 from agentgym_suite.trainers.policy_gradient import Credit
 from agentgym_suite.trainers.returns import row_rewards, step_returns
@@ -31,7 +37,7 @@ class GigpoConfig(NormalisedGroupConfig, ReturnsConfig):
             "invalid_penalty": 0.02,
             "invalid_penalty_place": "advantage",
         },
-        "public_code": {"episode_stat": "rows", "kl_coef": 0.01, "entropy_coef": 1e-3},
+        "public_code": {**VERL_AGENT, "episode_stat": "rows"},
     }
 
     step_weight: float = setting(1.0, "omega, weight of the step term")

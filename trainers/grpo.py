@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from agentgym_suite.trainers.batch import StepBatch
-from agentgym_suite.trainers.config import NormalisedGroupConfig, Preset, setting
+from agentgym_suite.trainers.config import VERL_AGENT, NormalisedGroupConfig, Preset, setting
 from agentgym_suite.trainers.group_relative import GroupNormalised
 from agentgym_suite.trainers.policy_gradient import Credit
 from agentgym_suite.trainers.stats import Reducer
@@ -28,7 +28,7 @@ class GrpoConfig(NormalisedGroupConfig):
             "invalid_penalty": 0.02,
             "invalid_penalty_place": "advantage",
         },
-        "public_code": {"kl_coef": 0.01, "entropy_coef": 1e-3},
+        "public_code": VERL_AGENT,
     }
 
     dual_clip: float = setting(3.0, "bound c > 1 of the loss of negative advantages; 0 is off")

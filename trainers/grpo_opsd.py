@@ -2,7 +2,8 @@
 
 **Our reading** of a public fork of SDAR: L = L_GRPO + λ·token-mean of g·(log π_T - log π_θ) with
 the gate g = σ(β(log π_T - log π_θ)) constant; the teacher is the frozen policy with privileged
-information.
+information. That mean goes over the tokens that it scored, so that a batch of which little was told
+is nudged as hard.
 """
 
 from __future__ import annotations
@@ -61,6 +62,6 @@ class GrpoOpsd(GroupNormalised[GrpoOpsdConfig]):
                 scored_tokens(micro),
                 self.config.gate_sharpness,
             )
-            total = gated.sum() / max(sums.teacher_tokens, 1.0)
+            total = self._weighted(gated, micro).sum() / max(sums.teacher_tokens, 1.0)
             terms["distillation"] = Term(self.config.distillation_coef, total)
         return terms

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -27,6 +27,14 @@ from agentgym_suite.trainers.ratios import (
     trajectory_sums,
 )
 from agentgym_suite.trainers.stats import Reducer
+
+_OF_TRAJECTORIES: Mapping[str, Any] = {
+    "ratio": "mean",
+    "aggregation": "seq-mean-token-mean",
+    "minibatch_unit": "trajectories",
+    "mismatch_cap": 0.0,
+}
+"""What alone makes sense where a sequence is a trajectory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,11 +63,13 @@ class GspoConfig(NormalisedGroupConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.gspo_scope == "trajectory" and self.mismatch_cap:
-            raise UsageError(
-                f"mismatch_cap is {self.mismatch_cap}; a ratio of a whole trajectory has no "
-                "weights of tokens, set it to 0"
-            )
+        if self.gspo_scope == "trajectory":
+            for name, wanted in _OF_TRAJECTORIES.items():
+                if (value := getattr(self, name)) != wanted:
+                    raise UsageError(
+                        f"{name} is {value!r}, and gspo_scope 'trajectory' has one ratio and one "
+                        f"weight for all tokens of a trajectory; set it to {wanted!r}"
+                    )
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Hidden states where an algorithm reads: before every response token, and after the last one.
 
 Rows are padded on the right, so a causal model needs no mask; rows of one micro-batch should be
-of similar length (``length_buckets``), or what is padded is computed for nothing.
+of similar length (``row_buckets``), or what is padded is computed for nothing. A row that goes on
+in a longer one, as the steps of a conversation do, can be read there.
 """
 
 from __future__ import annotations
@@ -44,12 +45,66 @@ def length_buckets(sizes: Sequence[int], most_tokens: int) -> list[list[int]]:
     return buckets
 
 
+def continuations(rows: Sequence[Ids]) -> list[int]:
+    """For each row the number of the longest one that begins with it, token by token; or its own.
+
+    In the order of dictionaries a row stands right before those that begin with it.
+    """
+    order = sorted(range(len(rows)), key=lambda number: tuple(rows[number]))
+    found = list(range(len(rows)))
+    for number, following in zip(reversed(order[:-1]), reversed(order[1:]), strict=True):
+        row = rows[number]
+        if tuple(rows[following][: len(row)]) == tuple(row):
+            found[number] = found[following]
+    return found
+
+
+def row_buckets(
+    prompts: Sequence[Ids], responses: Sequence[Ids], most_tokens: int, *, merged: bool = False
+) -> list[list[int]]:
+    """Rows that are computed together: those of a length, or of a conversation.
+
+    Args:
+        prompts: ids of each row.
+        responses: ids behind them.
+        most_tokens: bound of a bucket's padded tokens.
+        merged: whether a row is read in the one that goes on with it, and is computed with it.
+
+    Returns:
+        Row numbers of each bucket; every row once.
+    """
+    rows = _joined(prompts, responses)
+    members: dict[int, list[int]] = defaultdict(list)
+    for number, holder in enumerate(continuations(rows) if merged else range(len(rows))):
+        members[holder].append(number)
+    holders = list(members)
+    return [
+        [number for place in places for number in members[holders[place]]]
+        for places in length_buckets([len(rows[holder]) for holder in holders], most_tokens)
+    ]
+
+
+def computed_tokens(
+    prompts: Sequence[Ids], responses: Sequence[Ids], most_tokens: int, *, merged: bool = False
+) -> tuple[int, int]:
+    """Tokens that a pass over all rows needs, and those it computes, padding included.
+
+    Arguments as in ``row_buckets``.
+    """
+    rows = _joined(prompts, responses)
+    held = sorted(set(continuations(rows))) if merged else range(len(rows))
+    sizes = [len(rows[number]) for number in held]
+    buckets = length_buckets(sizes, most_tokens)
+    return sum(sizes), sum(len(bucket) * max(sizes[n] for n in bucket) for bucket in buckets)
+
+
 def boundary_states(
     trunk: Any,
     prompts: Sequence[Ids],
     responses: Sequence[Ids],
     *,
     share_prefix: bool = False,
+    merged: bool = False,
     packed: bool | None = None,
 ) -> Tensor:
     """The states that predict each response token, and the one behind the response.
@@ -60,6 +115,8 @@ def boundary_states(
         responses: ids of each row, may be empty.
         share_prefix: compute a prompt that several rows have only once. Worth it where prompts
             are long and repeated; the result is the same up to rounding.
+        merged: read a row that another one begins with in that other one. Worth it where a step's
+            prompt is the conversation so far, to the token; the result is the same up to rounding.
         packed: put all rows one behind the other instead of padding them; None does so where
             attention is flash attention, which knows where a row begins. Other kernels compute
             a mask of all tokens by all tokens, and the same states.
@@ -73,7 +130,7 @@ def boundary_states(
         if packed is None:
             packed = str(trunk.config._attn_implementation).startswith("flash")
         read = _packed_states if packed else _padded_states
-        return read(trunk, prompts, responses)
+        return read(trunk, prompts, responses, merged=merged)
     alike: dict[tuple[int, ...], list[int]] = defaultdict(list)
     for number, prompt in enumerate(prompts):
         alike[tuple(prompt)].append(number)
@@ -96,33 +153,50 @@ def boundary_states(
     return torch.cat(wide)[place.to(wide[0].device)]
 
 
-def _padded_states(trunk: Any, prompts: Sequence[Ids], responses: Sequence[Ids]) -> Tensor:
-    rows = [[*prompt, *response] for prompt, response in zip(prompts, responses, strict=True)]
+def _padded_states(
+    trunk: Any, prompts: Sequence[Ids], responses: Sequence[Ids], *, merged: bool = False
+) -> Tensor:
+    rows, places = _held(_joined(prompts, responses), merged)
     hidden = trunk(input_ids=_right_padded(rows, trunk.device), use_cache=False).last_hidden_state
     first = torch.tensor([len(prompt) - 1 for prompt in prompts], device=hidden.device)
     steps = torch.arange(max(map(len, responses)) + 1, device=hidden.device)
     columns = (first[:, None] + steps).clamp(max=hidden.shape[1] - 1)
-    numbers = torch.arange(len(rows), device=hidden.device)[:, None]
+    numbers = torch.tensor(places, device=hidden.device)[:, None]
     return hidden[numbers, columns]
 
 
-def _packed_states(trunk: Any, prompts: Sequence[Ids], responses: Sequence[Ids]) -> Tensor:
+def _packed_states(
+    trunk: Any, prompts: Sequence[Ids], responses: Sequence[Ids], *, merged: bool = False
+) -> Tensor:
     """One forward of all rows one behind the other; a row begins where positions do."""
-    sizes = [len(prompt) + len(answer) for prompt, answer in zip(prompts, responses, strict=True)]
-    ids = [
-        token for pair in zip(prompts, responses, strict=True) for part in pair for token in part
-    ]
+    rows, places = _held(_joined(prompts, responses), merged)
+    sizes = list(map(len, rows))
+    ids = [token for row in rows for token in row]
     hidden = trunk(
         input_ids=torch.tensor([ids], device=trunk.device),
         position_ids=torch.cat([torch.arange(size) for size in sizes])[None].to(trunk.device),
         use_cache=False,
     ).last_hidden_state[0]
-    begins = torch.tensor([0, *sizes[:-1]]).cumsum(0)
+    begins = torch.tensor([0, *sizes[:-1]]).cumsum(0)[places]
     first = begins + torch.tensor([len(prompt) - 1 for prompt in prompts])
     steps = torch.arange(max(map(len, responses)) + 1)
-    places = (first[:, None] + steps).clamp(max=len(ids) - 1)
-    found: Tensor = hidden[places.to(hidden.device)]
+    columns = (first[:, None] + steps).clamp(max=len(ids) - 1)
+    found: Tensor = hidden[columns.to(hidden.device)]
     return found
+
+
+def _joined(prompts: Sequence[Ids], responses: Sequence[Ids]) -> list[tuple[int, ...]]:
+    return [(*prompt, *response) for prompt, response in zip(prompts, responses, strict=True)]
+
+
+def _held(rows: list[tuple[int, ...]], merged: bool) -> tuple[list[tuple[int, ...]], list[int]]:
+    """The rows that are computed, and the place among them where each row is read."""
+    if not merged:
+        return rows, list(range(len(rows)))
+    holders = continuations(rows)
+    kept = sorted(set(holders))
+    place = {number: index for index, number in enumerate(kept)}
+    return [rows[number] for number in kept], [place[holder] for holder in holders]
 
 
 def _states_after(trunk: Any, prompt: Ids, responses: Sequence[Ids]) -> Tensor:

@@ -58,6 +58,12 @@ def iteration_notes(values: Mapping[str, float], run: RunSettings) -> dict[str, 
             f"{dropped:.0f} trajectories were dropped: they, or another of their group, broke "
             f"{run.attempts} times"
         )
+    largest = values.get("value/largest_target", 1.0)
+    if largest < _MOSTLY and values.get("rollout/success", 0.0) > 0:
+        notes["r_max"] = (
+            f"no target of V is beyond {largest:.0%} of r_max, though tasks were won; set r_max to "
+            "what a success earns, or reward_scale so that it earns that much"
+        )
     for name, what in (("sat_v", "V"), ("sat_q", "Q")):
         if values.get(name, 0.0) > _MOSTLY:
             notes[name] = (

@@ -28,26 +28,29 @@ def length_metrics(
 ) -> dict[str, float]:
     """A micro-batch's share of what is logged by length; shares add up over micro-batches.
 
-    ``length/4+/share`` is the share of actions with 4 to 15 tokens. ``square``, the square of
-    Σ(z - μ̂), ``out_of_range`` and ``active`` are summed over the bucket and divided by **all**
-    actions: over ``share`` they are the bucket's means.
+    ``length/4+/share`` is the share of actions with 4 to 15 tokens. ``sum``, which is Σ(z - μ̂),
+    ``square``, its square, ``out_of_range`` and ``active`` are summed over the bucket and divided
+    by **all** actions: over ``share`` they are the bucket's means, and the variance of the centred
+    sums is square/share - (sum/share)².
 
     Args:
         z: log-ratios ``[n, R]``, 0 outside the mask.
         mask: bool ``[n, R]``.
         ratio: ``[n, R]`` or ``[n, 1]``.
         advantages: of the same shape.
-        mu: the centre.
+        mu: the centre; 0 where none was measured, which moves ``sum`` and ``square`` together.
         low: lower clip width.
         high: upper clip width.
         actions: of the mini-batch, all ranks.
     """
     lengths = mask.sum(1)
+    centred = z.sum(1) - mu * lengths
     outside = out_of_range(ratio, low, high).to(z.dtype).expand(mask.shape)
     active = clip_active(ratio, advantages, low, high).to(z.dtype).expand(mask.shape)
     measured = {
         "share": (lengths > 0).to(z.dtype),
-        "square": (z.sum(1) - mu * lengths) ** 2,
+        "sum": centred,
+        "square": centred**2,
         "out_of_range": token_means(outside, mask),
         "active": token_means(active, mask),
     }

@@ -36,6 +36,7 @@ class Forward:
         entropy: whether the entropy of each token's distribution is wanted.
         divergence: to the teacher's distribution over the whole vocabulary, where it is wanted.
         share_prefix: compute prompts that several rows have only once.
+        merged: read a row in the one that goes on with it.
         most_logits: logits that exist at a time, in numbers.
 
     Raises:
@@ -48,6 +49,7 @@ class Forward:
     entropy: bool = False
     divergence: Divergence | Literal["none"] = "none"
     share_prefix: bool = False
+    merged: bool = False
     most_logits: int = 1 << 23
 
     def __post_init__(self) -> None:
@@ -119,6 +121,7 @@ def policy_outputs(
         [row.prompt_ids for row in micro.rows] if prompts is None else prompts,
         responses,
         share_prefix=settings.share_prefix,
+        merged=settings.merged,
     )
     head = model.get_output_embeddings()
     mask = micro.response_mask.to(states.device)

@@ -52,10 +52,12 @@ def clipped_surrogate(
     return surrogate
 
 
-def clipped_away(ratio: Tensor, advantages: Tensor, low: float, high: float) -> Tensor:
-    """w·A minus the clipped surrogate: positive where clipping is active, else exactly 0."""
+def clipped_away(
+    ratio: Tensor, advantages: Tensor, low: float, high: float, dual_clip: float = 0.0
+) -> Tensor:
+    """w·A minus the clipped surrogate: not 0 where clipping, or dual clipping, is active."""
     advantages = advantages.detach().to(ratio.dtype)
-    return ratio * advantages - clipped_surrogate(ratio, advantages, low, high)
+    return ratio * advantages - clipped_surrogate(ratio, advantages, low, high, dual_clip)
 
 
 def sampled_kl(logprobs: Tensor, ref_logprobs: Tensor, mask: Tensor, kind: KlEstimator) -> Tensor:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from agentgym_suite.trainers.batch import StepBatch
-from agentgym_suite.trainers.hidden_states import length_buckets
+from agentgym_suite.trainers.hidden_states import Ids, computed_tokens, row_buckets
 from agentgym_suite.trainers.stats import ALONE, Reducer
 
 Unit = Literal["rows", "trajectories"]
@@ -51,14 +51,16 @@ def minibatches(
     return [[here[place] for place in part if place in here] for part in parts]
 
 
-def microbatches(batch: StepBatch, most_tokens: int, reducer: Reducer = ALONE) -> list[StepBatch]:
-    """The rows of a mini-batch, put together by length, so many padded tokens at a time.
+def microbatches(
+    batch: StepBatch, most_tokens: int, reducer: Reducer = ALONE, *, merged: bool = False
+) -> list[StepBatch]:
+    """The rows of a mini-batch, put together as ``row_buckets`` does, so many tokens at a time.
 
     Every rank gets the same number of them, since each is one exchange of weights: those of a
     rank with less to do are ``idle``.
     """
-    sizes = [len(row.prompt_ids) + len(row.response_ids) for row in batch.rows]
-    found = [batch.select(numbers) for numbers in length_buckets(sizes, most_tokens)]
+    buckets = row_buckets(*_ids(batch), most_tokens, merged=merged)
+    found = [batch.select(numbers) for numbers in buckets]
     return found + [idle(batch)] * (reducer.most(len(found)) - len(found))
 
 
@@ -93,13 +95,15 @@ def _cut(
     return found
 
 
-def padding_share(batch: StepBatch, most_tokens: int, reducer: Reducer = ALONE) -> float:
+def padding_share(
+    batch: StepBatch, most_tokens: int, reducer: Reducer = ALONE, *, merged: bool = False
+) -> float:
     """Share of computed tokens of all ranks that are padding, from 0 to below 1."""
-    sizes = [len(row.prompt_ids) + len(row.response_ids) for row in batch.rows]
-    computed = sum(
-        len(numbers) * max(sizes[number] for number in numbers)
-        for numbers in length_buckets(sizes, most_tokens)
-    )
-    local = torch.tensor([sum(sizes), computed], dtype=torch.float64)
+    counted = computed_tokens(*_ids(batch), most_tokens, merged=merged)
+    local = torch.tensor(counted, dtype=torch.float64)
     real, all_computed = reducer.sum(local).tolist()
     return 1.0 - float(real) / float(all_computed)
+
+
+def _ids(batch: StepBatch) -> tuple[list[Ids], list[Ids]]:
+    return [row.prompt_ids for row in batch.rows], [row.response_ids for row in batch.rows]

@@ -116,15 +116,15 @@ def recompute_layers(model: Any) -> Any:
 
 
 @reads_weights
-def boundary_values(critic: Any, prompts: Sequence[Ids]) -> Tensor:
+def boundary_values(critic: Any, prompts: Sequence[Ids], *, merged: bool = False) -> Tensor:
     """V at the last token of each prompt ``[n]``, in float32 or wider."""
     nothing: list[Ids] = [()] * len(prompts)
-    states = boundary_states(critic.base_model, prompts, nothing)
+    states = boundary_states(critic.base_model, prompts, nothing, merged=merged)
     return _values(critic, states[:, 0])
 
 
 @reads_weights
-def token_values(critic: Any, micro: StepBatch) -> Tensor:
+def token_values(critic: Any, micro: StepBatch, *, merged: bool = False) -> Tensor:
     """V before each response token ``[n, R]``, in float32 or wider; 0 outside the mask.
 
     Raises:
@@ -136,6 +136,7 @@ def token_values(critic: Any, micro: StepBatch) -> Tensor:
         critic.base_model,
         [row.prompt_ids for row in micro.rows],
         [row.response_ids for row in micro.rows],
+        merged=merged,
     )
     values = _values(critic, states[:, : micro.response_mask.shape[1]])
     return values * micro.response_mask.to(values.device)

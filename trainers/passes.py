@@ -17,7 +17,7 @@ from torch import Tensor
 from agentgym_suite.errors import UsageError
 from agentgym_suite.trainers.algorithm import Algorithm, PolicyOutputs
 from agentgym_suite.trainers.batch import StepBatch
-from agentgym_suite.trainers.hidden_states import Ids, length_buckets
+from agentgym_suite.trainers.hidden_states import Ids, row_buckets
 from agentgym_suite.trainers.logprobs import Forward, boundary_margins, policy_outputs
 from agentgym_suite.trainers.minibatch import idle
 from agentgym_suite.trainers.models import Reference, boundary_values, token_values
@@ -64,7 +64,8 @@ def frozen_columns(
             batch = reference_pass(batch, model, forward, *how)
     if critic is not None:
         begin("the critic values prompts")
-        batch = critic_pass(batch, critic, algorithm.needs.critic, *how)
+        kind = algorithm.needs.critic
+        batch = critic_pass(batch, critic, kind, *how, merged=forward.merged)
     if algorithm.needs.bootstrap:
         begin("values behind trajectories that were cut")
         batch = bootstrap_pass(batch, algorithm, policy, critic, forward, *how)
@@ -82,10 +83,10 @@ def old_policy_pass(
     most_tokens: int,
     reducer: Reducer = ALONE,
 ) -> StepBatch:
-    """Fill ``old_logprobs``, and V and Q where the policy itself is read for them."""
-    forward = replace(forward, entropy=False, divergence="none")
+    """Fill ``old_logprobs``, ``old_entropy``, and V and Q where the policy is read for them."""
+    forward = replace(forward, entropy=True, divergence="none")
     outputs = scored(batch, policy, forward, most_tokens, reducer=reducer)
-    batch = batch.with_columns(old_logprobs=outputs.logprobs)
+    batch = batch.with_columns(old_logprobs=outputs.logprobs, old_entropy=outputs.entropy)
     if outputs.v_margin is None or outputs.q_margin is None:
         return batch
     return batch.with_columns(
@@ -125,18 +126,27 @@ def teacher_pass(
 
 
 def critic_pass(
-    batch: StepBatch, critic: Any, kind: str, most_tokens: int, reducer: Reducer = ALONE
+    batch: StepBatch,
+    critic: Any,
+    kind: str,
+    most_tokens: int,
+    reducer: Reducer = ALONE,
+    *,
+    merged: bool = False,
 ) -> StepBatch:
     """Fill ``v_old`` (kind "boundary") or ``token_values`` (kind "token")."""
     prompts = [row.prompt_ids for row in batch.rows]
     if kind == "boundary":
-        read = partial(boundary_values, critic)
-        return batch.with_columns(v_old=_at_boundaries(prompts, read, most_tokens, reducer))
+        read = partial(boundary_values, critic, merged=merged)
+        values = _at_boundaries(prompts, read, most_tokens, reducer, merged=merged)
+        return batch.with_columns(v_old=values)
     table = torch.zeros(batch.response_mask.shape, dtype=torch.float64)
     with torch.no_grad():
-        for numbers in _levelled(_buckets(batch, prompts, most_tokens), reducer):
+        responses = [row.response_ids for row in batch.rows]
+        buckets = row_buckets(prompts, responses, most_tokens, merged=merged)
+        for numbers in _levelled(buckets, reducer):
             part = batch.select(numbers) if numbers else idle(batch)
-            found = token_values(critic, part)[: len(numbers)].double().cpu()
+            found = token_values(critic, part, merged=merged)[: len(numbers)].double().cpu()
             table[torch.tensor(numbers, dtype=torch.long), : found.shape[1]] = found
     return batch.with_columns(token_values=table)
 
@@ -199,9 +209,11 @@ def scored(
 ) -> PolicyOutputs:
     """``policy_outputs`` of a whole batch without gradient, in float64 on the host."""
     given = [row.prompt_ids for row in batch.rows] if prompts is None else list(prompts)
+    responses = [row.response_ids for row in batch.rows]
+    buckets = row_buckets(given, responses, most_tokens, merged=forward.merged)
     parts: list[tuple[list[int], PolicyOutputs]] = []
     with torch.no_grad():
-        for numbers in _levelled(_buckets(batch, given, most_tokens), reducer):
+        for numbers in _levelled(buckets, reducer):
             found = policy_outputs(
                 model,
                 batch.select(numbers) if numbers else idle(batch),
@@ -242,11 +254,14 @@ def _at_boundaries(
     read: Callable[[Sequence[Ids]], Tensor],
     most_tokens: int,
     reducer: Reducer,
+    *,
+    merged: bool = False,
 ) -> Tensor:
     """One number at the last token of each prompt, float64 on the host."""
     values = torch.zeros(len(prompts), dtype=torch.float64)
+    nothing: list[Ids] = [()] * len(prompts)
     with torch.no_grad():
-        buckets = length_buckets([len(prompt) for prompt in prompts], most_tokens)
+        buckets = row_buckets(prompts, nothing, most_tokens, merged=merged)
         for numbers in _levelled(buckets, reducer):
             found = read([prompts[number] for number in numbers] or [_NOTHING])
             values[numbers] = found[: len(numbers)].double().cpu()
@@ -257,10 +272,3 @@ def _levelled(buckets: list[list[int]], reducer: Reducer) -> list[list[int]]:
     """The buckets, with empty ones behind them until every rank has as many."""
     empty: list[list[int]] = [[]]
     return buckets + empty * (reducer.most(len(buckets)) - len(buckets))
-
-
-def _buckets(batch: StepBatch, prompts: Sequence[Ids], most_tokens: int) -> list[list[int]]:
-    sizes = [
-        len(prompt) + len(row.response_ids) for prompt, row in zip(prompts, batch.rows, strict=True)
-    ]
-    return length_buckets(sizes, most_tokens)

@@ -107,6 +107,7 @@ class PolicyGradient(Generic[Config]):
 
     def prepare(self, batch: StepBatch, reducer: Reducer) -> Prepared:
         """The batch with its targets; see ``Algorithm.prepare``."""
+        _check_frozen(batch)
         credit = self.credit(batch, reducer)
         mask, config = batch.response_mask, self.config
         advantages = credit.advantages
@@ -130,6 +131,8 @@ class PolicyGradient(Generic[Config]):
         logged = {"advantage/mean": mean, "advantage/std": spread, **credit.metrics}
         if batch.old_logprobs is not None:
             logged |= _mismatch(batch, reducer, self.config.mismatch_cap)
+        if batch.old_entropy is not None:
+            logged["entropy"], _, _ = mean_and_spread(batch.old_entropy[mask], reducer)
         return Prepared(batch=batch.with_targets(targets), metrics=logged)
 
     def _nested_weights(self, batch: StepBatch, reducer: Reducer) -> Tensor:
@@ -178,9 +181,6 @@ class PolicyGradient(Generic[Config]):
                         outputs.logprobs, micro.ref_logprobs, micro.response_mask, kind
                     )
                     metrics[f"kl/{kind}"] = float(away.sum()) / max(sums.tokens, 1.0)
-            if outputs.entropy is not None:
-                seen = outputs.entropy.masked_fill(~micro.response_mask, 0.0)
-                metrics["entropy"] = float(seen.sum()) / max(sums.tokens, 1.0)
             metrics |= self.extra_metrics(micro, outputs, sums)
         metrics["loss/total"] = total.item()
         used = ratio.detach().expand(micro.response_mask.shape)[micro.response_mask]
@@ -227,7 +227,9 @@ class PolicyGradient(Generic[Config]):
         """Aggregate of w·A minus the clipped surrogate; see ``Algorithm.clip_bias``."""
         config = self.config
         ratio = self.ratio(micro, outputs, sums)
-        away = clipped_away(ratio, self.advantages(micro), config.clip_low, config.clip_high)
+        away = clipped_away(
+            ratio, self.advantages(micro), config.clip_low, config.clip_high, config.dual_clip
+        )
         return self.aggregated(self._weighted(away, micro), micro, sums)
 
     def critic_loss(self, micro: StepBatch, values: Tensor, sums: Sums) -> Loss:
@@ -319,6 +321,24 @@ def _targets(micro: StepBatch) -> Targets:
     if micro.targets is None:
         raise UsageError("the batch has no targets; prepare it before taking a loss")
     return micro.targets
+
+
+def _check_frozen(batch: StepBatch) -> None:
+    """Name the row of a value that is not finite, before statistics spread it over all rows."""
+    real = ~batch.is_pad
+    for name in ("v_old", "q_old", "bootstrap", "token_values", "old_logprobs", "ref_logprobs"):
+        column = getattr(batch, name)
+        if column is None:
+            continue
+        read = real if column.dim() == 1 else batch.response_mask & real[:, None]
+        broken = (~torch.isfinite(column) & read).reshape(len(batch), -1).any(1).nonzero().flatten()
+        if len(broken):
+            number = int(broken[0])
+            row = batch.rows[number]
+            raise UsageError(
+                f"{name} of row {number} (trajectory {row.trajectory_id!r}, step "
+                f"{row.step_index}) is not finite; look at the network that it comes from"
+            )
 
 
 def _check_finite(batch: StepBatch, advantages: Tensor) -> None:

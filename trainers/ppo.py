@@ -11,7 +11,7 @@ from typing import ClassVar, Literal, TypeVar
 
 from agentgym_suite.trainers.algorithm import Needs
 from agentgym_suite.trainers.batch import StepBatch
-from agentgym_suite.trainers.config import CriticConfig, Preset, setting
+from agentgym_suite.trainers.config import VERL_AGENT, CriticConfig, Preset, setting
 from agentgym_suite.trainers.critic import explained_variance
 from agentgym_suite.trainers.policy_gradient import Credit, PolicyGradient
 from agentgym_suite.trainers.returns import RowReward, Scope, required, token_gae, token_rewards
@@ -33,7 +33,7 @@ class PpoConfig(CriticConfig):
             "learning_rate": 3e-4,
             "critic_learning_rate": 1e-3,
         },
-        "public_code": {"gamma": 1.0, "scope": "row", "row_reward": "episode"},
+        "public_code": {**VERL_AGENT, "gamma": 1.0, "scope": "row", "row_reward": "episode"},
     }
 
     scope: Scope = setting("trajectory", "where the recursion over tokens ends")

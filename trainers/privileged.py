@@ -128,7 +128,7 @@ def teacher_rows(
     rows: Sequence[Row],
     encode: Encode,
     *,
-    advantages: Sequence[float] | None = None,
+    wanted: Sequence[bool] | None = None,
     budget: int = PI_TOKENS,
     position: PiPosition = "prefix",
     messages: Sequence[Sequence[Message]] | None = None,
@@ -136,13 +136,13 @@ def teacher_rows(
 ) -> TeacherRows[Row]:
     """The rows whose weights depend on the PI, with the PI in their prompts.
 
-    Left out are rows without PI and rows whose advantage is 0. Nothing of a prompt gives way to
+    Left out are rows without PI and those that are not wanted. Nothing of a prompt gives way to
     the PI.
 
     Args:
         rows: of any trajectories, in any order.
         encode: the tokenizer's, which adds no special token.
-        advantages: the outcome advantage of each row; None keeps all rows with PI.
+        wanted: whether anything depends on the row's scores; None keeps all rows with PI.
         budget: most tokens of the PI.
         position: ``prefix`` puts it in front of the prompt's first token, before what the chat
             template writes; ``user_turn`` at the beginning of the last user message, which is
@@ -157,14 +157,14 @@ def teacher_rows(
     if position not in get_args(PiPosition):
         known = ", ".join(get_args(PiPosition))
         raise UsageError(f"pi_position {position!r} does not exist; use {known}")
-    for name, values in (("advantages", advantages), ("messages", messages)):
+    for name, values in (("wanted", wanted), ("messages", messages)):
         if values is not None and len(values) != len(rows):
             raise UsageError(f"{name} has {len(values)} values for {len(rows)} rows; give one each")
     prefixes: dict[str, tuple[int, ...]] = {}
     made: list[Row] = []
     numbers: list[int] = []
     for number, row in enumerate(rows):
-        if advantages is not None and advantages[number] == 0.0:
+        if wanted is not None and not wanted[number]:
             continue
         if row.pi_text not in prefixes:
             prefixes[row.pi_text] = pi_ids(row.pi_text, encode, budget)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -25,6 +26,8 @@ class Privileged:
         tokens: budget of the privileged text.
         position: where it stands in the teacher's prompt.
         render: messages to the prompt's ids as in the rollout, for position ``user_turn``.
+        everyone: whether the teacher also scores groups whose trajectories all earned the same,
+            which have no advantage that it could weigh.
     """
 
     hinting: Hinting
@@ -34,6 +37,7 @@ class Privileged:
     tokens: int
     position: PiPosition = "prefix"
     render: Render | None = None
+    everyone: bool = True
 
     def told(
         self, collection: Collection, iteration: int
@@ -68,6 +72,7 @@ class Privileged:
         read = teacher_rows(
             rows,
             self.encode,
+            wanted=None if self.everyone else told_apart(rows),
             budget=self.tokens,
             position=self.position,
             messages=[step.messages for step in played],
@@ -77,3 +82,21 @@ class Privileged:
             rows[number] = replace(rows[number], teacher_prompt_ids=row.prompt_ids)
         metrics = {f"hints/{name}": value for name, value in hints.metrics.items()}
         return tuple(rows), metrics
+
+
+def told_apart(rows: Sequence[StepRow]) -> list[bool]:
+    """Whether the group of each row has trajectories that earned differently.
+
+    What a trajectory earned are its rewards and its invalid actions, which may cost something.
+
+    Args:
+        rows: of whole groups, in any order.
+    """
+    earned: dict[str, dict[str, tuple[float, int]]] = defaultdict(dict)
+    for row in sorted(rows, key=lambda row: row.step_index):
+        reward, invalid = earned[row.group_id].get(row.trajectory_id, (0.0, 0))
+        earned[row.group_id][row.trajectory_id] = (
+            reward + row.reward,
+            invalid + (not row.valid_action),
+        )
+    return [len(set(earned[row.group_id].values())) > 1 for row in rows]

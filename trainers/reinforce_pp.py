@@ -22,7 +22,12 @@ class ReinforcePpConfig(ReturnsConfig):
 
     PRESETS: ClassVar[Mapping[str, Preset]] = {
         "paper": {},
-        "tiny": {"kl_coef": 0.01, "invalid_penalty": 0.02, "learning_rate": 3e-4},
+        "tiny": {
+            "kl_coef": 0.01,
+            "invalid_penalty": 0.02,
+            "minibatch_rows": 256,
+            "learning_rate": 3e-4,
+        },
         "public_code": {
             "scope": "row",
             "kl_place": "reward",

@@ -33,6 +33,7 @@ class ReinforcePpBaselineConfig(GroupConfig, ReturnsConfig):
         "tiny": {
             "kl_coef": 0.01,
             "learning_rate": 3e-4,
+            "minibatch_rows": 256,
             "invalid_penalty": 0.02,
             "invalid_penalty_place": "advantage",
         },
@@ -42,6 +43,7 @@ class ReinforcePpBaselineConfig(GroupConfig, ReturnsConfig):
     returns: Literal["score", "discounted_tokens"] = setting(
         "score", "what the baseline is taken from: a trajectory's score, or its tokens' returns"
     )
+    gamma: float = setting(1.0, "discount of a token, for returns 'discounted_tokens'")
     kl_coef: float = setting(1e-3, "weight of the divergence to the reference policy")
     minibatch_rows: int = setting(128, "rows of an optimizer mini-batch")
 

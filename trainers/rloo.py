@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from agentgym_suite.trainers.advantages import leave_one_out_advantages
 from agentgym_suite.trainers.batch import StepBatch
-from agentgym_suite.trainers.config import GroupConfig, Preset, setting
+from agentgym_suite.trainers.config import VERL_AGENT, GroupConfig, Preset, setting
 from agentgym_suite.trainers.group_relative import GroupRelative
 from agentgym_suite.trainers.policy_gradient import Credit
 from agentgym_suite.trainers.returns import row_rewards
@@ -30,7 +30,7 @@ class RlooConfig(GroupConfig):
             "invalid_penalty": 0.02,
             "invalid_penalty_place": "advantage",
         },
-        "public_code": {},
+        "public_code": VERL_AGENT,
     }
 
     kl_coef: float = setting(1e-3, "weight of the divergence to the reference policy")

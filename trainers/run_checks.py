@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from agentgym_suite.engines.loading import choose_device, find_files
 from agentgym_suite.errors import MissingExtra, TrainingError, UsageError
+from agentgym_suite.rewards import reward_preset
 from agentgym_suite.trainers.algorithm import Algorithm
 from agentgym_suite.trainers.config import CriticConfig
 from agentgym_suite.trainers.lora import LoraSettings
@@ -17,6 +18,7 @@ from agentgym_suite.trainers.privileged_rows import Privileged
 from agentgym_suite.trainers.ranks import Ranks
 from agentgym_suite.trainers.registry import make_algorithm
 from agentgym_suite.trainers.run_settings import Configuration, RunSettings
+from agentgym_suite.trainers.sapo_ar import SapoArConfig
 from agentgym_suite.trainers.stats import Reducer
 
 
@@ -36,6 +38,7 @@ def check_beforehand(configuration: Configuration, ranks: Ranks, *, tensorboard:
     run, settings = configuration.run, configuration.settings
     check_group(make_algorithm(configuration.algorithm, configuration.preset, **vars(settings)))
     check_ranks(configuration, ranks.size)
+    check_values(configuration)
     wanted = (
         (tensorboard, "tensorboard", "train", "TensorBoard"),
         (run.engine == "vllm" and not run.servers, "vllm", "vllm", "the engine vllm"),
@@ -49,6 +52,30 @@ def check_beforehand(configuration: Configuration, ranks: Ranks, *, tensorboard:
         if not settings.teacher_model:
             raise UsageError("opd learns from another model; name it with --set teacher_model=DIR")
         find_files(settings.teacher_model)
+
+
+def check_values(configuration: Configuration) -> None:
+    """See that SAPO's values can be learned, and that an invalid action costs once.
+
+    Raises:
+        UsageError: adapters cannot part the rows of the head that start equal, or the reward and
+            the advantage both punish.
+    """
+    run, settings = configuration.run, configuration.settings
+    if not isinstance(settings, SapoArConfig):
+        return
+    if run.lora_rank and settings.init_value_rows:
+        raise UsageError(
+            f"lora_rank is {run.lora_rank}, whose adapters leave the head as it is, and "
+            "init_value_rows makes the two rows of it equal that values are read from, so that "
+            "every value would stay 0; set init_value_rows = false, or lora_rank = 0"
+        )
+    punished = reward_preset(run.reward).invalid_call
+    if settings.c_inv and punished:
+        raise UsageError(
+            f"c_inv is {settings.c_inv} and reward {run.reward!r} gives {punished} for an invalid "
+            "action, which would be punished twice; set c_inv to 0, or choose another reward"
+        )
 
 
 def check_group(algorithm: Algorithm) -> None:

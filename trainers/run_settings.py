@@ -7,17 +7,15 @@ one file holds a whole run.
 
 from __future__ import annotations
 
-import difflib
 import math
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, ClassVar, Literal, get_args, get_type_hints
+from typing import Any, ClassVar, Literal
 
-from agentgym_suite.arguments import LONGEST_SHOWN, shown
+from agentgym_suite.arguments import shown
 from agentgym_suite.errors import UsageError
 from agentgym_suite.files import json_digest
 from agentgym_suite.prompts import prompt_template
@@ -31,6 +29,7 @@ from agentgym_suite.trainers.config import (
     setting,
 )
 from agentgym_suite.trainers.registry import algorithm_spec
+from agentgym_suite.trainers.setting_values import kinds, typed, unknown_setting
 
 CONFIGS = Path(__file__).parent / "configs"
 """Settings of published comparisons, one TOML file each."""
@@ -160,6 +159,11 @@ class RunSettings:
     attempts: int = setting(3, "how often a broken trajectory is played before it is dropped")
     micro_tokens: int = setting(16_384, "padded tokens of a micro-batch")
     share_prefix: bool = setting(False, "compute a prompt that several rows have only once")
+    merge_append_only: bool = setting(
+        False,
+        "compute the steps of a trajectory as one sequence, where each prompt begins with the last "
+        "one and its reply to the token",
+    )
     recompute: bool = setting(
         False, "keep no activations inside a layer, compute them again in the backward pass"
     )
@@ -181,6 +185,10 @@ class RunSettings:
         check_settings(self, _BOUNDS)
         if self.share_prefix and self.recompute:
             raise UsageError("recompute would fill a shared prefix twice; set share_prefix = false")
+        if self.share_prefix and self.merge_append_only:
+            raise UsageError(
+                "share_prefix and merge_append_only are two ways to compute a prompt once; set one"
+            )
         if bool(self.analyzer_url) != bool(self.analyzer_model):
             raise UsageError("analyzer_url and analyzer_model belong together; give both or none")
         reward_preset(self.reward)
@@ -274,6 +282,7 @@ FREE = (
     "checkpoint_every",
     "keep_checkpoints",
     "recompute",
+    "merge_append_only",
     "rank_timeout_s",
     "sync_tolerance",
     "runner",
@@ -301,21 +310,21 @@ def resolve(
     if preset not in RunSettings.PRESETS:
         known = ", ".join(RunSettings.PRESETS)
         raise UsageError(f"preset {preset!r} does not exist; use {known}")
-    of_run, of_algorithm = _kinds(RunSettings), _kinds(spec.config)
+    of_run, of_algorithm = kinds(RunSettings), kinds(spec.config)
     values: dict[str, Any] = {}
     own: dict[str, Any] = {}
     for source, table in (("--config", _read(file)), ("--set", given)):
         for name, value in table.items():
             if name in of_run:
-                typed = _typed(name, value, of_run[name], source)
+                wanted = typed(name, value, of_run[name], source)
                 nested = of_run[name] == Mapping[str, Any]
-                values[name] = {**values.get(name, {}), **typed} if nested else typed
+                values[name] = {**values.get(name, {}), **wanted} if nested else wanted
             elif name in of_algorithm:
-                own[name] = _typed(name, value, of_algorithm[name], source)
+                own[name] = typed(name, value, of_algorithm[name], source)
             elif isinstance(value, dict):
                 raise UsageError(f"{source} has the table {shown(name)}; give settings, not tables")
             else:
-                raise UsageError(_unknown(name, {*of_run, *of_algorithm}, source))
+                raise UsageError(unknown_setting(name, {*of_run, *of_algorithm}, source))
     played = {**RunSettings.PRESETS[preset], **values}.get("env", RunSettings.env)
     world = RunSettings.WORLDS.get(preset, {}).get(played, {})
     run = RunSettings(**{**RunSettings.PRESETS[preset], **world, **values})
@@ -340,61 +349,3 @@ def _read(file: Path | None) -> dict[str, Any]:
         raise UsageError(
             f"{file} cannot be read ({error.strerror}); check its permissions"
         ) from error
-
-
-def _kinds(settings: type[Any]) -> dict[str, Any]:
-    hints = get_type_hints(settings)
-    return {item.name: hints[item.name] for item in fields(settings)}
-
-
-def _typed(name: str, value: Any, kind: Any, source: str) -> Any:
-    """The value as its setting wants it; choices are checked by the settings themselves."""
-    if isinstance(kind, UnionType):
-        if value is None:
-            return None
-        (kind,) = set(get_args(kind)) - {NoneType}
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return _float(name, value, source)
-    if kind == Mapping[str, Any] and not isinstance(value, dict):
-        raise UsageError(f"{source} has {name} = {shown(value)}; give a table of arguments by name")
-    plain = kind in _WORDS
-    if plain and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
-        raise UsageError(f"{source} has {name} = {shown(value)}; give {_WORDS[kind]}")
-    if kind == Mapping[str, Any] or kind is str:
-        _refuse_unrecordable(name, value, source)
-    return value
-
-
-def _refuse_unrecordable(name: str, value: Any, source: str) -> None:
-    """``run.json`` and the digest of a run hold every value, as JSON."""
-    try:
-        json_digest(value)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise UsageError(
-            f"{source} has {name} = {shown(value)}, which JSON cannot hold; give Unicode texts, "
-            "finite numbers, true, false, lists and tables of these"
-        ) from error
-
-
-def _float(name: str, value: int, source: str) -> float:
-    try:
-        return float(value)
-    except OverflowError as error:
-        raise UsageError(f"{source} has {name} = {shown(value)}; give a number") from error
-
-
-_WORDS = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
-
-
-_OPTIONS = ("preset", "config", "threads", "tensorboard", "force", "out", "dry_run")
-
-
-def _unknown(name: str, known: set[str], source: str) -> str:
-    if name == "algorithm":
-        return f"{source} has {name}, which is no setting; write agentgym-suite train ALGORITHM"
-    if name in _OPTIONS:
-        option = name.replace("_", "-")
-        return f"{source} has {name}, which is no setting; give it as the option --{option}"
-    nearest = difflib.get_close_matches(name[:LONGEST_SHOWN], known, n=1)
-    advice = f"did you mean {nearest[0]!r}?" if nearest else f"use {', '.join(sorted(known))}"
-    return f"{source} has the unknown setting {shown(name)}; {advice}"

@@ -25,18 +25,17 @@ from agentgym_suite.files import (
     table_in,
     write_json_atomic,
 )
-from agentgym_suite.game import game_of
 from agentgym_suite.machine import git_state, package_folder, package_versions
 from agentgym_suite.prompts import prompt_template
 from agentgym_suite.ray_pool import RayEnvPool
 from agentgym_suite.renderers import RENDERER_FILE
 from agentgym_suite.rollouts import MakeEnv
-from agentgym_suite.trainers.analyzer import Analyzer, AnalyzerSettings
+from agentgym_suite.trainers.analyzer import Analyzer
 from agentgym_suite.trainers.analyzer_client import ChatAnalyzer
 from agentgym_suite.trainers.checkpoints import Progress
 from agentgym_suite.trainers.cloning import CloningSettings
 from agentgym_suite.trainers.config import PrivilegedConfig
-from agentgym_suite.trainers.hinting import Hinting
+from agentgym_suite.trainers.hinting import Hinting, analyzer_settings
 from agentgym_suite.trainers.live_view import TrainingView
 from agentgym_suite.trainers.models import choose_attention, set_attention
 from agentgym_suite.trainers.offline_analyzers import RuleAnalyzer
@@ -251,7 +250,7 @@ class Training:
                 replace(played, make_env=source),
                 self._out,
                 ranks=self._ranks,
-                privileged=self._privileged(analyzer, loaded.tokenizer, played.make_env),
+                privileged=self._privileged(analyzer, loaded.tokenizer),
                 teacher=teacher,
                 on_iteration=self._view.iterated,
                 progress=self._view.doing,
@@ -349,19 +348,14 @@ class Training:
         check_vocabulary(tokenizer, teacher.tokenizer, settings.teacher_model)
         return teacher.module
 
-    def _privileged(
-        self, analyzer: Analyzer, tokenizer: Any, make_env: MakeEnv
-    ) -> Privileged | None:
+    def _privileged(self, analyzer: Analyzer, tokenizer: Any) -> Privileged | None:
         run, settings = self._configuration.run, self._configuration.settings
         if not isinstance(settings, PrivilegedConfig) or settings.pi_source == "none":
             return None
         chat = TransformersChatTokenizer(tokenizer)
-        with closing(make_env()) as env:
-            tools = game_of(env).tools
-        outcome = isinstance(settings, TaspoConfig) and settings.align_sees_outcome
         hinting = Hinting(
             analyzer,
-            AnalyzerSettings(align_sees_outcome=outcome),
+            analyzer_settings(settings),
             source=settings.pi_source,
             audit=self._out / self._own("audit"),
             seed=run.seed,
@@ -373,7 +367,8 @@ class Training:
             prompt_template(run.prompt).reply_format,
             settings.pi_tokens,
             settings.pi_position,
-            lambda messages: chat.chat_ids(messages, tools),
+            chat.chat_ids,
+            everyone=not isinstance(settings, TaspoConfig),
         )
 
     def _own(self, name: str) -> str:

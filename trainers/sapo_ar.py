@@ -126,6 +126,7 @@ class SapoAr(PolicyGradient[SapoArConfig]):
         real = ~batch.is_pad
         beyond, _, _ = mean_and_spread((y_v[real].abs() > config.r_max).double(), reducer)
         size, _, _ = mean_and_spread(v_old[real].abs(), reducer)
+        here = float(y_v[real].abs().max()) if real.any() else 0.0
         return Credit(
             advantages=whiten(punished, batch.is_action, reducer, spread=config.adv_std),
             values=normalised_targets(y_v, config.r_max),
@@ -134,6 +135,7 @@ class SapoAr(PolicyGradient[SapoArConfig]):
                 "value/mean_abs": size,
                 "value/explained_variance": explained_variance(v_old[real], y_v[real], reducer),
                 "value/targets_clipped": beyond,
+                "value/largest_target": max(reducer.gather([here])) / config.r_max,
             },
         )
 

@@ -18,6 +18,7 @@ Spread = Literal["unbiased", "biased"]
 
 WHITEN_EPS = 1e-8
 GROUP_EPS = 1e-6
+LEAST_SPREAD = 1e-6  # of a group's scores
 
 
 class Reducer(Protocol):
@@ -154,8 +155,8 @@ def group_normalised(
 ) -> list[float]:
     """(x - mean) / (std + eps) inside each group; GRPO's normalisation.
 
-    A group of one gives 0, and so does a group whose deviation lies below ``eps``: what is left
-    of equal rewards is float residue, not a signal.
+    A group of one gives 0, and so does a group whose deviation lies below 1e-6: what is left of
+    equal rewards is float residue, not a signal.
 
     Args:
         scores: the values to normalise.
@@ -163,7 +164,7 @@ def group_normalised(
         everyone: (group, score) of all ranks.
         divide: whether to divide by the deviation.
         spread: the deviation's denominator.
-        eps: added to the deviation, and the least deviation that counts.
+        eps: added to the deviation.
     """
     centred = centred_by_group(scores, groups, everyone)
     members = _members(everyone)
@@ -174,7 +175,7 @@ def group_normalised(
             result.append(0.0)
             continue
         deviation = float(known.std(correction=1 if spread == "unbiased" else 0))
-        if deviation < eps:
+        if deviation < LEAST_SPREAD:
             result.append(0.0)
         else:
             result.append(value / (deviation + eps) if divide else value)

@@ -67,7 +67,6 @@ class TaspoConfig(NormalisedGroupConfig, PrivilegedConfig):
     min_shift: float = setting(0.0, "centred turn scores smaller than this count as 0")
     strict_all_turns: bool = setting(False, "weigh nothing unless every turn is scorable")
     allocation: Allocation = setting("action", "what a weight belongs to")
-    align_sees_outcome: bool = setting(False, "tell the alignment which targets succeeded")
     dual_clip: float = setting(3.0, "bound c > 1 of the loss of negative advantages; 0 is off")
     aggregation: Aggregation = setting("traj-nested", "how token losses make one number")
     kl_coef: float = setting(0.01, "weight of the divergence to the reference policy")
@@ -94,7 +93,7 @@ class Taspo(GroupNormalised[TaspoConfig]):
         outcome = self.outcome(batch, reducer)
         weights, metrics = self._weights(batch, outcome, reducer)
         advantages = over_tokens(outcome, batch.response_mask) * weights
-        flips = (advantages * outcome.unsqueeze(1) < 0).sum()
+        flips = reducer.sum((advantages * outcome.unsqueeze(1) < 0).sum().double().reshape(1))
         return Credit(advantages=advantages, metrics={**metrics, "credit/sign_flips": float(flips)})
 
     def _weights(

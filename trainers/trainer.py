@@ -55,6 +55,7 @@ from agentgym_suite.trainers.run_checks import (
     check_ranks,
     check_teacher,
     check_together,
+    check_values,
     lora_settings,
     refuse_unfit,
 )
@@ -64,7 +65,7 @@ from agentgym_suite.trainers.stats import added
 from agentgym_suite.trainers.task_lists import Played
 from agentgym_suite.trainers.teachers import Teacher, other_teacher, own_teacher
 from agentgym_suite.trainers.update import Learner, Tally, update_critic, update_policy
-from agentgym_suite.trainers.value_basis import equalise_value_rows, value_token_ids
+from agentgym_suite.trainers.value_basis import reserve_value_rows
 from agentgym_suite.trainers.weight_sync import Snapshot
 
 RESULT = "policy"
@@ -116,6 +117,7 @@ class Trainer:
         check_teacher(self.algorithm, privileged, teacher)
         refuse_unfit(self.algorithm, policy, tokenizer)
         check_ranks(configuration, ranks.size)
+        check_values(configuration)
         self.policy, self.tokenizer, self.out = policy, tokenizer, out
         self.progress = Progress()
         self._saved = 0
@@ -127,10 +129,9 @@ class Trainer:
         needs = self.algorithm.needs
         value_ids = None
         if needs.value_tokens:
-            head = policy.get_output_embeddings().weight
-            value_ids = value_token_ids(len(tokenizer), head.shape[0])
-            if isinstance(settings, SapoArConfig) and settings.init_value_rows:
-                equalise_value_rows(head, value_ids)
+            head, words = policy.get_output_embeddings(), len(tokenizer)
+            equal = isinstance(settings, SapoArConfig) and settings.init_value_rows
+            value_ids = reserve_value_rows(head, words, equal=equal, frozen=run.lora_rank > 0)
         critic = make_critic(policy) if needs.critic != "none" else None
         if run.lora_rank:
             add_adapter(policy, lora_settings(run))
@@ -150,6 +151,7 @@ class Trainer:
             entropy=needs.entropy,
             divergence=needs.divergence,
             share_prefix=run.share_prefix,
+            merged=run.merge_append_only,
         )
         self.sampled = ranks.whole(policy)
         self._reference = make_reference(policy, ranks) if needs.reference else None
@@ -270,10 +272,13 @@ class Trainer:
         played = collection_metrics(collection, self._reducer)
         values = {**played, **told, **prepared.metrics, **learned}
         values |= {f"seconds/{name}": value for name, value in seconds.items()}
-        values["padding"] = padding_share(batch, run.micro_tokens, self._reducer)
+        values["padding"] = padding_share(
+            batch, run.micro_tokens, self._reducer, merged=self.forward.merged
+        )
         if run.evaluate_every and number % run.evaluate_every == 0:
             values |= success_rates(self._evaluated(final=False))
-        values |= self._standing()
+        steps = float(self.learners["policy"].steps)
+        values |= {**self.progress.metrics, "optimizer_steps": steps}
         self._log.write(number, values)
         if number % run.checkpoint_every == 0:
             self._checkpoint()
@@ -340,6 +345,7 @@ class Trainer:
                         self._reducer,
                         most_tokens=run.micro_tokens,
                         tally=tally,
+                        merged=self.forward.merged,
                     )
         return tally.summary()
 
@@ -386,15 +392,6 @@ class Trainer:
             held=self.schedule.held(self.progress.iteration),
         )
         self._saved = self.progress.iteration
-
-    def _standing(self) -> dict[str, float]:
-        return {
-            "env_steps": float(self.progress.env_steps),
-            "episodes": float(self.progress.episodes),
-            "wall_s": self.progress.wall_s,
-            "cpu_s": self.progress.cpu_s,
-            "optimizer_steps": float(self.learners["policy"].steps),
-        }
 
     def _begin(self, iteration: int, what: str, done: int = 0, of: int | None = None) -> None:
         self._doing(f"iteration {iteration}: {what}", done, of)

@@ -152,7 +152,9 @@ def update_policy(
         TrainingError: a loss or the gradient is not finite; the weights are as they were.
     """
     needs, model = algorithm.needs, learner.model
-    micros, sums = _counted(learner, minibatch, algorithm, most_tokens, reducer)
+    micros, sums = _counted(
+        learner, minibatch, algorithm, most_tokens, reducer, merged=forward.merged
+    )
 
     def read(micro: StepBatch) -> PolicyOutputs:
         return policy_outputs(model, micro, forward, teacher=teacher)
@@ -187,21 +189,23 @@ def update_critic(
     *,
     most_tokens: int,
     tally: Tally,
+    merged: bool = False,
 ) -> None:
-    """One step of the critic on a prepared mini-batch.
+    """One step of the critic on a prepared mini-batch; ``merged`` as in ``Forward``.
 
     Raises:
         TrainingError: a loss or the gradient is not finite; the weights are as they were.
     """
     critic = learner.model
-    micros, sums = _counted(learner, minibatch, algorithm, most_tokens, reducer)
+    micros, sums = _counted(learner, minibatch, algorithm, most_tokens, reducer, merged=merged)
     sums = sums.reduced(reducer)
 
     def share(micro: StepBatch) -> Loss:
         if algorithm.needs.critic == "boundary":
-            values = boundary_values(critic, [row.prompt_ids for row in micro.rows])
+            prompts = [row.prompt_ids for row in micro.rows]
+            values = boundary_values(critic, prompts, merged=merged)
         else:
-            values = token_values(critic, micro)
+            values = token_values(critic, micro, merged=merged)
         return algorithm.critic_loss(micro, values, sums)
 
     _descend(learner, micros, share, reducer, tally, "grad/critic")
@@ -213,10 +217,13 @@ def _counted(
     algorithm: Algorithm,
     most_tokens: int,
     reducer: Reducer,
+    *,
+    merged: bool,
 ) -> tuple[list[StepBatch], Sums]:
     """The micro-batches where the network is, and what they count together on this rank."""
     device, dtype = learner.model.device, _loss_dtype(learner.model)
-    micros = [micro.to(device, dtype) for micro in microbatches(minibatch, most_tokens, reducer)]
+    found = microbatches(minibatch, most_tokens, reducer, merged=merged)
+    micros = [micro.to(device, dtype) for micro in found]
     return micros, sum((algorithm.count(micro) for micro in micros), Sums())
 
 

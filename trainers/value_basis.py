@@ -7,7 +7,7 @@ never sampled, never in a prompt, left out of every distribution over tokens.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -39,6 +39,29 @@ def equalise_value_rows(weight: Tensor, ids: tuple[int, int]) -> None:
     """Copy the row of w+ to w-, so that V = Q = 0 at the start; changes ``weight`` in place."""
     with torch.no_grad():
         weight[ids[1]] = weight[ids[0]]
+
+
+def reserve_value_rows(head: Any, words: int, *, equal: bool, frozen: bool) -> tuple[int, int]:
+    """The ids that values are read from, their rows made ready.
+
+    Args:
+        head: the linear layer of the logits.
+        words: ids that the tokenizer has.
+        equal: whether the rows begin alike, so that V = Q = 0.
+        frozen: whether training leaves the head as it is, as adapters do.
+
+    Raises:
+        UsageError: there are no two ids behind the tokenizer's, or frozen rows are alike.
+    """
+    ids = value_token_ids(words, head.weight.shape[0])
+    if equal:
+        equalise_value_rows(head.weight, ids)
+    if frozen and torch.equal(head.weight[ids[0]], head.weight[ids[1]]):
+        raise UsageError(
+            f"rows {ids[0]} and {ids[1]} of the head are equal and an adapter does not part them, "
+            "so that every value would stay 0; set lora_rank = 0"
+        )
+    return ids
 
 
 def value_margin(logits: Tensor, ids: tuple[int, int]) -> Tensor:

@@ -24,6 +24,7 @@ from agentgym_suite.episodes import Episode
 from agentgym_suite.trainers.batch import StepBatch
 from agentgym_suite.trainers.hinting import Hinting
 from agentgym_suite.trainers.privileged import plain_encode, teacher_rows
+from agentgym_suite.trainers.privileged_rows import told_apart
 from agentgym_suite.trainers.rows import StepRow
 from agentgym_suite.trainers.verl_rows import EPISODE
 
@@ -40,6 +41,7 @@ class Rescoring:
         actor: veRL's worker group, with the weights that played.
         temperature: that of the rollouts.
         pi_tokens: budget of a privileged text.
+        everyone: as in ``Privileged``.
     """
 
     hinting: Hinting
@@ -47,6 +49,7 @@ class Rescoring:
     actor: Any
     temperature: float
     pi_tokens: int
+    everyone: bool = True
 
     def told(
         self, batch: StepBatch, carried: Sequence[dict[str, Any]], iteration: int
@@ -67,7 +70,12 @@ class Rescoring:
         rows = tuple(
             replace(row, pi_text=hints.texts.get(row.trajectory_id, "")) for row in batch.rows
         )
-        made = teacher_rows(rows, plain_encode(self.tokenizer), budget=self.pi_tokens)
+        made = teacher_rows(
+            rows,
+            plain_encode(self.tokenizer),
+            wanted=None if self.everyone else told_apart(rows),
+            budget=self.pi_tokens,
+        )
         column = torch.full(batch.response_mask.shape, float("nan"), dtype=torch.float64)
         for number, line in zip(made.numbers, self._logprobs(made.rows), strict=True):
             column[number, : len(line)] = line.double()

@@ -20,10 +20,10 @@ from verl.workers.utils.padding import response_to_nested
 
 from agentgym_suite.errors import UsageError
 from agentgym_suite.trainers.algorithm import Algorithm
-from agentgym_suite.trainers.analyzer import Analyzer, AnalyzerSettings
+from agentgym_suite.trainers.analyzer import Analyzer
 from agentgym_suite.trainers.batch import StepBatch
 from agentgym_suite.trainers.config import PrivilegedConfig
-from agentgym_suite.trainers.hinting import Hinting
+from agentgym_suite.trainers.hinting import Hinting, analyzer_settings
 from agentgym_suite.trainers.offline_analyzers import RuleAnalyzer
 from agentgym_suite.trainers.stats import ALONE
 from agentgym_suite.trainers.taspo import TaspoConfig
@@ -82,10 +82,9 @@ class StepTrainer(PPOTrainerSync):  # type: ignore[misc]
     def _rescoring(self) -> Rescoring:
         settings, run = self.configuration.settings, self.configuration.run
         assert isinstance(settings, PrivilegedConfig)  # nothing else has a privileged teacher
-        outcome = isinstance(settings, TaspoConfig) and settings.align_sees_outcome
         hinting = Hinting(
             self.analyzer(),
-            AnalyzerSettings(align_sees_outcome=outcome),
+            analyzer_settings(settings),
             source=settings.pi_source,
             seed=run.seed,
         )
@@ -95,6 +94,7 @@ class StepTrainer(PPOTrainerSync):  # type: ignore[misc]
             self.actor_rollout_wg,
             self.config.actor_rollout_ref.rollout.temperature,
             settings.pi_tokens,
+            everyone=not isinstance(settings, TaspoConfig),
         )
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:

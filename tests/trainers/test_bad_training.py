@@ -157,6 +157,8 @@ def test_an_algorithm_that_cannot_be_is_named(
         ("grpo", ("--set", "bootstrap_truncated=true"), "bootstrap_truncated"),
         ("grpo", ("--set", "device=abacus"), "device is 'abacus', which is not here"),
         ("opd", (), "--set teacher_model=DIR"),
+        ("sapo_ar", ("--set", "lora_rank=4"), "every value would stay 0; set init_value_rows"),
+        ("sapo_ar", ("--set", "reward=verl_agent"), "would be punished twice; set c_inv to 0"),
         ("opd", ("--set", "teacher_model=/nowhere"), "neither a folder nor"),
     ],
 )

@@ -101,8 +101,16 @@ def test_a_turn_without_finite_shifts_is_not_scorable(bad: list[float]) -> None:
     shifts = [[0.5], bad, [-0.5]]
     credited = turn_weights(1.0, shifts, CreditSettings())
     assert credited.weights[1] == 1.0 and set(credited.squashed) == {0, 2}
-    strict = turn_weights(1.0, shifts, CreditSettings(strict_all_turns=True))
-    assert strict.weights == (1.0, 1.0, 1.0) and strict.fallback == "too_few_scorable"
+
+
+def test_the_public_code_scores_a_turn_by_its_finite_tokens_and_all_turns_or_none() -> None:
+    strict = CreditSettings(strict_all_turns=True)
+    for bad in (None, [], [math.nan], [-math.inf]):
+        credited = turn_weights(1.0, [[0.5], bad, [-0.5]], strict)
+        assert credited.weights == (1.0, 1.0, 1.0) and credited.fallback == "too_few_scorable"
+    partly = turn_weights(1.0, [[0.5], [math.inf, 0.1], [-0.5]], strict)
+    assert partly == turn_weights(1.0, [[0.5], [0.1], [-0.5]], strict)
+    assert partly.fallback == ""
 
 
 def test_the_clip_of_shifts_can_be_left_away() -> None:

@@ -27,7 +27,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "dapo": {"filter_groups": True},
     "opd": {"objective": "full"},
     "ppo": {"bootstrap_truncated": True},
-    "sapo_ar": {"bootstrap_truncated": True, "reward": "verl_agent"},
+    "sapo_ar": {"bootstrap_truncated": True, "reward": "verl_agent", "c_inv": 0.0},
     "grpo": {"minibatch_unit": "trajectories", "entropy_coef": 0.01},
 }
 SOURCES = {"taspo": "random_success", "grpo_opsd": "generic_skill", "opsd": "generic_skill"}

@@ -174,3 +174,10 @@ def test_a_mini_batch_without_tokens_aggregates_to_nothing() -> None:
     values = torch.full((2, 3), float("nan"))
     for mode in ("token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "dr-grpo"):
         assert aggregate(values, empty, mode, tokens=0, rows=0).item() == 0.0  # type: ignore[arg-type]
+
+
+def test_what_the_clip_takes_away_includes_the_dual_clip() -> None:
+    ratio = torch.tensor([5.0, 2.0, 1.0], dtype=torch.float64)
+    punished = torch.tensor([-1.0, -1.0, 1.0], dtype=torch.float64)
+    assert clipped_away(ratio, punished, 0.2, 0.2).tolist() == [0.0, 0.0, 0.0]
+    assert clipped_away(ratio, punished, 0.2, 0.2, 3.0).tolist() == [-2.0, 0.0, 0.0]

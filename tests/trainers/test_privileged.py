@@ -141,11 +141,11 @@ def test_the_budget_is_on_top_of_a_prompt_of_any_length() -> None:
     assert len(row.prompt_ids) == 10_256 and row.prompt_ids[256:] == long.prompt_ids
 
 
-def test_rows_without_advantage_are_not_scored() -> None:
-    assert teacher_rows(ROWS, words, advantages=[0.0, 1.0, -0.5, 1.0]).numbers == (2,)
-    assert teacher_rows(ROWS, words, advantages=[-0.0] * 4).numbers == ()
-    with pytest.raises(UsageError, match="advantages has 1 values for 4 rows"):
-        teacher_rows(ROWS, words, advantages=[1.0])
+def test_rows_that_nothing_depends_on_are_not_scored() -> None:
+    assert teacher_rows(ROWS, words, wanted=[False, True, True, True]).numbers == (2,)
+    assert teacher_rows(ROWS, words, wanted=[False] * 4).numbers == ()
+    with pytest.raises(UsageError, match="wanted has 1 values for 4 rows"):
+        teacher_rows(ROWS, words, wanted=[True])
 
 
 def test_one_text_is_tokenised_once_for_all_turns() -> None:

@@ -16,22 +16,33 @@ from agentgym_suite.engines.chat_tokenizer import TransformersChatTokenizer
 from agentgym_suite.engines.tokens import Sampling
 from agentgym_suite.engines.transformers_engine import TransformersEngine
 from agentgym_suite.episodes import Episode
+from agentgym_suite.trainers.analyzer import AnalyzerSettings
 from agentgym_suite.trainers.batch import collate
 from agentgym_suite.trainers.collector import (
     Collector,
     RolloutSettings,
     plan_groups,
 )
-from agentgym_suite.trainers.hinting import Hinting, Hints
+from agentgym_suite.trainers.config import PrivilegedConfig
+from agentgym_suite.trainers.hinting import Hinting, Hints, analyzer_settings
+from agentgym_suite.trainers.live_view import live_view
 from agentgym_suite.trainers.logprobs import Forward
 from agentgym_suite.trainers.metrics import METRICS_FILE, read_metrics
 from agentgym_suite.trainers.offline_analyzers import NullAnalyzer
 from agentgym_suite.trainers.passes import scored, teacher_pass
 from agentgym_suite.trainers.privileged import pi_block, with_pi
-from agentgym_suite.trainers.privileged_rows import Privileged
+from agentgym_suite.trainers.privileged_rows import Privileged, told_apart
 from agentgym_suite.trainers.rows import trajectory_id
+from agentgym_suite.trainers.running import Training
 from agentgym_suite.trainers.teachers import own_teacher
-from tests.trainers.tiny_training import PLAY, TASKS, counting, policy, trainer
+from tests.trainers.tiny_training import (
+    PLAY,
+    TASKS,
+    configuration,
+    counting,
+    policy,
+    trainer,
+)
 
 
 class Told(Hinting):
@@ -82,6 +93,45 @@ def test_only_told_trajectories_are_scored_and_by_the_policy_itself() -> None:
             assert told > 0 and row.teacher_prompt_ids[told:] == row.prompt_ids
 
 
+def test_a_group_that_earned_the_same_is_scored_where_its_advantage_does_not_matter() -> None:
+    model, tokenizer = policy()
+    collection = collected(model, tokenizer)
+    groups = sorted({row.group_id for row in collection.rows})
+    rows = tuple(  # one group earns the same, by invalid actions too; the other does not
+        replace(row, reward=float(row.group_id == groups[1] and row.is_last), valid_action=True)
+        if row.trajectory_id.endswith("/0")
+        else replace(row, reward=0.0, valid_action=True)
+        for row in collection.rows
+    )
+    shown = replace(collection, rows=rows)
+    source = privileged(tokenizer)
+    scored_of = {
+        everyone: {
+            row.group_id
+            for row in replace(source, everyone=everyone).told(shown, 1)[0]
+            if row.teacher_prompt_ids
+        }
+        for everyone in (True, False)
+    }
+    assert scored_of == {True: set(groups), False: {groups[1]}}
+    punished = [replace(row, valid_action=not row.trajectory_id.endswith("/0")) for row in rows]
+    assert all(told_apart(punished)), "an invalid action may cost something"
+
+
+def test_the_teachers_prompt_of_a_run_is_the_rollouts_but_for_the_text(tmp_path: Path) -> None:
+    """In the user's turn, too, and with a template that would show tools."""
+    model, tokenizer = policy()
+    tokenizer.chat_template = "{% for tool in tools or [] %}T{% endfor %}" + tokenizer.chat_template
+    settings = configuration("taspo", pi_position="user_turn")
+    with live_view(settings) as view:
+        found = Training(settings, tmp_path, view)._privileged(NullAnalyzer(), tokenizer)
+    assert found is not None and found.render is not None and not found.everyone
+    collection = collected(model, tokenizer)
+    messages = [step.messages for episode in collection.episodes for step in episode.steps]
+    for row, shown in zip(collection.rows, messages, strict=True):
+        assert tuple(found.render(shown)) == row.prompt_ids
+
+
 def test_the_text_stands_in_the_users_turn_where_it_should() -> None:
     model, tokenizer = policy()
     chat = TransformersChatTokenizer(tokenizer)
@@ -115,3 +165,16 @@ def test_the_trajectory_of_a_row_is_named_as_its_hint() -> None:
     episodes: tuple[Episode, ...] = collection.episodes
     names = {trajectory_id(episode) for episode in episodes}
     assert names == {row.trajectory_id for row in collection.rows}
+
+
+@pytest.mark.parametrize("algorithm", ["taspo", "opsd", "grpo_opsd"])
+def test_how_groups_are_analyzed_is_a_setting_of_the_algorithm(algorithm: str) -> None:
+    usual = configuration(algorithm).settings
+    assert isinstance(usual, PrivilegedConfig)
+    assert analyzer_settings(usual) == AnalyzerSettings()
+    given = {"align_mode": "per_target", "align_sees_outcome": True, "analyzer_required": True}
+    other = configuration(algorithm, **given).settings
+    assert isinstance(other, PrivilegedConfig)
+    assert analyzer_settings(other) == AnalyzerSettings(
+        align_mode="per_target", align_sees_outcome=True, required=True
+    )

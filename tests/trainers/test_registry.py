@@ -72,6 +72,36 @@ def test_every_preset_can_be_made_and_is_itself(name: str, preset: str) -> None:
         assert getattr(algorithm.config, key) == value
 
 
+@pytest.mark.parametrize(
+    ("name", "settings", "words"),
+    [
+        ("ppo", {"kl_estimator": "k1"}, "expected gradient as a term of the loss is 0"),
+        ("opsd", {"kl_coef": 0.1, "kl_place": "reward"}, "distillation uses no rewards"),
+        ("opsd", {"reward_scale": 2.0}, "reward_scale is 2.0, and distillation uses no rewards"),
+        ("opd", {"invalid_penalty": 0.1}, "leave it at 0.0"),
+        ("opd", {"aggregation": "traj-nested"}, "leave it at 'token-mean'"),
+        ("gspo", {"ratio": "token"}, "set it to 'mean'"),
+        ("gspo", {"aggregation": "token-mean"}, "set it to 'seq-mean-token-mean'"),
+        ("gspo", {"minibatch_unit": "rows"}, "set it to 'trajectories'"),
+        ("gspo", {"mismatch_cap": 2.0}, "set it to 0.0"),
+    ],
+)
+def test_settings_that_would_do_nothing_are_refused(
+    name: str, settings: dict[str, Any], words: str
+) -> None:
+    scope = {"gspo_scope": "trajectory"} if name == "gspo" else {}
+    with pytest.raises(UsageError, match=words):
+        make_algorithm(name, **scope, **settings)
+
+
+def test_tiny_presets_take_as_many_optimizer_steps_and_public_ones_share_a_code() -> None:
+    assert {make_algorithm(name, "tiny").config.minibatch_rows for name in NAMES} == {256}
+    for name in ("ppo", "turn_ppo", "st_ppo", "grpo", "grpo_opsd", "gigpo", "rloo"):
+        config = make_algorithm(name, "public_code").config
+        found = (config.kl_coef, config.entropy_coef, config.dual_clip, config.minibatch_rows)
+        assert found == (0.01, 1e-3, 3.0, 256) and config.minibatch_unit == "rows"
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_same_settings_are_equal_and_other_ones_are_not(name: str) -> None:
     assert make_algorithm(name).config == make_algorithm(name).config

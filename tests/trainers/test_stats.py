@@ -71,6 +71,16 @@ def test_a_group_whose_spread_is_below_the_bound_gives_exactly_nothing() -> None
     assert group_normalised(scores, ["g", "g"], everyone) == [0.0, 0.0]
 
 
+@pytest.mark.parametrize("eps", [0.0, 1e-6, 1e-4])
+def test_what_is_added_to_a_deviation_does_not_say_what_counts_as_one(eps: float) -> None:
+    equal = [("g", 1.0), ("g", 1.0)]
+    assert group_normalised([1.0, 1.0], ["g", "g"], equal, eps=eps) == [0.0, 0.0]
+    near = [("g", 0.0), ("g", 1e-4)]
+    deviation = 1e-4 / 2**0.5
+    found = group_normalised([0.0, 1e-4], ["g", "g"], near, eps=eps)
+    assert found[1] == pytest.approx(5e-5 / (deviation + eps))
+
+
 def test_members_on_other_ranks_count() -> None:
     everyone = [("g", 0.0), ("g", 1.0), ("g", 2.0)]
     assert group_normalised([2.0], ["g"], everyone)[0] == pytest.approx(1 / (1 + 1e-6))

@@ -491,17 +491,6 @@ def test_a_missing_column_is_named() -> None:
         capo.critic_loss(batch, torch.zeros(batch.response_mask.shape), Sums())
 
 
-def test_a_frozen_value_that_is_not_finite_is_named_before_it_spreads() -> None:
-    batch = mixed_batch()
-    assert batch.v_old is not None
-    broken = batch.v_old.clone()
-    broken[4] = math.nan
-    played = batch.rows[4]
-    sentence = f"trajectory {played.trajectory_id!r}, step \\d.* is not finite"
-    with pytest.raises(UsageError, match=sentence):
-        make_algorithm("capo", adv_whiten="none").prepare(batch.with_columns(v_old=broken), ALONE)
-
-
 def test_log_probabilities_of_another_shape_or_too_narrow_are_refused() -> None:
     algorithm = make_algorithm("grpo", kl_coef=0.0)
     batch = algorithm.prepare(mixed_batch(), ALONE).batch

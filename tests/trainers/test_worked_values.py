@@ -271,6 +271,7 @@ def test_ratios_by_length() -> None:
     found = length_metrics(z, mask, ratio, adv, mu=0.1, low=0.2, high=0.2, actions=4.0)
     assert found["length/1+/share"] == found["length/4+/share"] == 0.25
     assert found["length/1+/square"] == pytest.approx(0.0)
+    assert found["length/4+/sum"] == pytest.approx((0.6 - 0.4) / 4)
     assert found["length/4+/square"] == pytest.approx((0.6 - 0.4) ** 2 / 4)
     assert found["length/1+/active"] == found["length/1+/out_of_range"] == 0.25
     assert found["length/4+/active"] == 0.0
