@@ -34,7 +34,7 @@ from agentgym_suite.trainers.passes import critic_pass, old_policy_pass, referen
 from agentgym_suite.trainers.stats import ALONE
 from agentgym_suite.trainers.task_lists import select_tasks
 from agentgym_suite.trainers.update import Learner, Tally, update_critic, update_policy
-from agentgym_suite.trainers.value_basis import equalise_value_rows, value_token_ids
+from agentgym_suite.trainers.value_basis import reserve_value_rows
 
 ENV = "ALFWorld-v0"
 PROMPT = "terse"
@@ -135,10 +135,9 @@ class Iteration:
         self.algorithm, self.policy = algorithm, policy
         self.seconds: dict[str, float] = defaultdict(float)
         self._micro_tokens, self._clock = micro_tokens, clock
-        rows = policy.get_output_embeddings().weight
-        value_ids = value_token_ids(words, rows.shape[0]) if needs.value_tokens else None
-        if value_ids is not None:
-            equalise_value_rows(rows, value_ids)
+        head, value_ids = policy.get_output_embeddings(), None
+        if needs.value_tokens:
+            value_ids = reserve_value_rows(head, words, equal=True, frozen=False)
         self.forward = Forward(
             banned_ids=tuple(policy.generation_config.suppress_tokens or ()),
             value_ids=value_ids,

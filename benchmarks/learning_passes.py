@@ -62,8 +62,8 @@ def response_pass(
         Minus the mean log-probability of the answers' ids, in nats.
     """
     sampled, total = sum(map(len, answers)), 0.0
-    merged = how.get("merged", False)
-    for numbers in row_buckets(prompts, answers, micro_tokens, merged=merged):
+    merge = how.get("merge_append_only", False)
+    for numbers in row_buckets(prompts, answers, micro_tokens, merge_append_only=merge):
         chosen = [answers[number] for number in numbers]
         trunk = model.base_model
         states = boundary_states(trunk, [prompts[number] for number in numbers], chosen, **how)

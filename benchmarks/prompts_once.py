@@ -63,7 +63,7 @@ def cases() -> list[Case]:
         said = said + answered[-1]
     return [
         Case("replies to one prompt", [prompt] * REPLIES, replies, "share_prefix", 3.0),
-        Case("steps of a conversation", asked, answered, "merged", 2.0),
+        Case("steps of a conversation", asked, answered, "merge_append_only", 2.0),
     ]
 
 

@@ -43,6 +43,8 @@ class Needs:
         reference: ``ref_logprobs``.
         teacher: fills ``teacher_logprobs``: the frozen rollout weights with the privileged text
             in the prompt, or another model; rows without a teacher are NaN.
+        teacher_of_uniform_groups: whether the teacher's scores say anything in a group whose
+            trajectories all earned the same, and have no advantage.
         divergence: ``PolicyOutputs.divergence`` to the teacher over the whole vocabulary.
         value_tokens: V and Q are read from the policy's own logits of two reserved ids, which
             are banned everywhere else; fills ``v_old``, ``q_old`` (through ``read_out``) and
@@ -58,6 +60,7 @@ class Needs:
     group: bool = False
     reference: bool = False
     teacher: Literal["none", "privileged", "model"] = "none"
+    teacher_of_uniform_groups: bool = True
     divergence: Divergence | Literal["none"] = "none"
     value_tokens: bool = False
     entropy: bool = False

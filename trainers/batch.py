@@ -55,8 +55,8 @@ class StepBatch:
         is_pad: bool ``[N]``.
         old_logprobs: log-probabilities under the frozen rollout weights, by the trainer's own
             forward ``[N, R]``; every ratio is taken against these.
-        old_entropy: entropy of the distribution that each of these was sampled from, in nats,
-            ``[N, R]``; it is logged, nothing else.
+        old_entropy: entropy of the distributions that these are of, in nats ``[N, R]``; it is
+            logged, nothing else.
         ref_logprobs: log-probabilities under the reference policy.
         teacher_logprobs: the same under the teacher (the frozen weights with privileged
             information, or another model); NaN in rows that were not scored.

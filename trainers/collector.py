@@ -114,9 +114,9 @@ def collection_metrics(collection: Collection, reducer: Reducer = ALONE) -> dict
 
 
 def repeated_share(ids: Sequence[int]) -> float:
-    """The share of a reply's runs of three tokens that it had before, from 0 to below 1."""
-    runs = list(zip(ids, ids[1:], ids[2:], strict=False))
-    return 1.0 - len(set(runs)) / len(runs) if runs else 0.0
+    """The share of a reply's trigrams of tokens that it had before, from 0 to below 1."""
+    trigrams = list(zip(ids, ids[1:], ids[2:], strict=False))
+    return 1.0 - len(set(trigrams)) / len(trigrams) if trigrams else 0.0
 
 
 def derived_seed(*parts: int | str) -> int:

@@ -127,7 +127,9 @@ class AlgorithmConfig:
 
     # regularisation
     kl_coef: float = setting(0.0, "weight of the divergence to the reference policy")
-    kl_estimator: KlEstimator = setting("k3", "estimator of that divergence on sampled tokens")
+    kl_estimator: KlEstimator = setting(
+        "k3", "estimator of that divergence on sampled tokens; k1 for the reward alone"
+    )
     kl_place: Literal["loss", "reward"] = setting("loss", "a term of the loss, or of the reward")
     entropy_coef: float = setting(0.0, "weight of the entropy bonus")
 
@@ -224,13 +226,6 @@ class PrivilegedConfig(AlgorithmConfig):
         "prefix", "in front of the first prompt token, or in the last user message"
     )
     pi_tokens: int = setting(PI_TOKENS, "token budget of the privileged text")
-    align_mode: AlignMode = setting(
-        "per_group", "ask the analyzer once for all targets of a group, or once for each"
-    )
-    align_sees_outcome: bool = setting(False, "tell the alignment which targets succeeded")
-    analyzer_required: bool = setting(
-        False, "end the run when the analyzer fails, instead of going on without guidance"
-    )
 
 
 @dataclass(frozen=True, kw_only=True)

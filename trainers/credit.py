@@ -34,8 +34,9 @@ class CreditSettings:
         temperature: τ of the squashing.
         weight_range: ε_w in [0, 1): weights lie in 1 ± ε_w.
         min_shift: centred turn scores smaller than this count as 0; off at 0.
-        strict_all_turns: weigh nothing unless every turn is scorable, as the public code does, to
-            which a turn is scorable by those of its tokens whose shift is finite.
+        strict_all_turns: weigh nothing unless every turn is scorable, as the public code does.
+            Where turns are weighed, one is scorable then by those of its tokens whose shift is
+            finite.
     """
 
     shift_clip: float | None = 2.0

@@ -1,8 +1,8 @@
 """``Distillation``: the student learns from a teacher on what the student itself sampled.
 
 Over the whole vocabulary the divergence is differentiated directly; it is an expectation already,
-which ``mismatch_cap`` leaves alone. On sampled tokens its gradient is a policy gradient with the
-advantage log π_T - log π_θ, a constant: differentiating the sampled difference itself has an
+and weighs no token against another engine. On sampled tokens its gradient is a policy gradient with
+the advantage log π_T - log π_θ, a constant: differentiating the sampled difference itself has an
 expected gradient of 0. Behind an iteration's first optimizer step samples are of older weights, so
 each weighs by its clipped ratio, as in PPO (ours: the equation knows one step).
 Source: on-policy distillation, arXiv 2306.13649.
@@ -10,6 +10,7 @@ Source: on-policy distillation, arXiv 2306.13649.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
@@ -35,6 +36,12 @@ from agentgym_suite.trainers.ratios import clip_active
 from agentgym_suite.trainers.returns import required
 from agentgym_suite.trainers.stats import Reducer
 
+_NOT_READ: Mapping[str, tuple[str, ...]] = {
+    "full": ("ratio", "clip_low", "clip_high", "dual_clip", "mismatch_cap"),
+    "sampled": ("divergence",),
+}
+"""Settings that say nothing for an objective."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class DistillationConfig(AlgorithmConfig):
@@ -55,6 +62,13 @@ class DistillationConfig(AlgorithmConfig):
                 raise UsageError(
                     f"{name} is {value!r}, and distillation uses no rewards and has one mean, over "
                     f"the tokens that the teacher scored; leave it at {default!r}"
+                )
+        for name in _NOT_READ[self.objective]:
+            value, default = getattr(self, name), getattr(type(self), name)
+            if value != default:
+                raise UsageError(
+                    f"{name} is {value!r}, which objective {self.objective!r} does not read; leave "
+                    f"it at {default!r}, or choose the other objective"
                 )
         if self.kl_coef and self.kl_place == "reward":
             raise UsageError(

@@ -23,7 +23,7 @@ from agentgym_suite.trainers.memory import Memory, memory
 from agentgym_suite.trainers.opd import OpdConfig
 from agentgym_suite.trainers.plans import Plan
 from agentgym_suite.trainers.registry import algorithm_spec
-from agentgym_suite.trainers.run_checks import check_ranks, check_values, shares_weights
+from agentgym_suite.trainers.run_checks import check_ranks, shares_weights
 from agentgym_suite.trainers.run_settings import Configuration
 from agentgym_suite.trainers.tiny_policy import TinyShape
 
@@ -153,7 +153,6 @@ def plan_of(configuration: Configuration, assumed: Assumptions) -> Plan:
     """
     run, settings = configuration.run, configuration.settings
     check_ranks(configuration, assumed.processes)
-    check_values(configuration)
     needs = configuration.make_algorithm().needs
     longest = run.prompt_tokens or assumed.longest_prompt
     sharded = assumed.processes > 1 or bool(run.compute_dtype)

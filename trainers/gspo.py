@@ -28,13 +28,13 @@ from agentgym_suite.trainers.ratios import (
 )
 from agentgym_suite.trainers.stats import Reducer
 
-_OF_TRAJECTORIES: Mapping[str, Any] = {
-    "ratio": "mean",
-    "aggregation": "seq-mean-token-mean",
-    "minibatch_unit": "trajectories",
-    "mismatch_cap": 0.0,
+_OF_TRAJECTORIES: Mapping[str, tuple[Any, str]] = {
+    "ratio": ("mean", "takes one mean over the tokens of a trajectory"),
+    "aggregation": ("seq-mean-token-mean", "takes one mean over trajectories"),
+    "minibatch_unit": ("trajectories", "needs all rows of a trajectory in one mini-batch"),
+    "mismatch_cap": (0.0, "has no weights of single tokens"),
 }
-"""What alone makes sense where a sequence is a trajectory."""
+"""What alone a sequence can be read with that is a trajectory, and why."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ class GspoConfig(NormalisedGroupConfig):
             "invalid_penalty": 0.02,
             "invalid_penalty_place": "advantage",
         },
-        "public_code": {"dual_clip": 10.0},
+        "public_code": {"dual_clip": 10.0, "minibatch_unit": "rows"},
     }
 
     gspo_scope: Literal["row", "trajectory"] = setting("row", "what a sequence is")
@@ -64,11 +64,11 @@ class GspoConfig(NormalisedGroupConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.gspo_scope == "trajectory":
-            for name, wanted in _OF_TRAJECTORIES.items():
+            for name, (wanted, why) in _OF_TRAJECTORIES.items():
                 if (value := getattr(self, name)) != wanted:
                     raise UsageError(
-                        f"{name} is {value!r}, and gspo_scope 'trajectory' has one ratio and one "
-                        f"weight for all tokens of a trajectory; set it to {wanted!r}"
+                        f"{name} is {value!r}, and gspo_scope 'trajectory' {why}; set it to "
+                        f"{wanted!r}"
                     )
 
 

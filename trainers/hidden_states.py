@@ -1,8 +1,8 @@
 """Hidden states where an algorithm reads: before every response token, and after the last one.
 
 Rows are padded on the right, so a causal model needs no mask; rows of one micro-batch should be
-of similar length (``row_buckets``), or what is padded is computed for nothing. A row that goes on
-in a longer one, as the steps of a conversation do, can be read there.
+of similar length (``row_buckets``), or what is padded is computed for nothing. A row that is a
+prefix of another, as the steps of a conversation are, can be read there.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from agentgym_suite.engines.cached_rows import cache_keyword
 from agentgym_suite.errors import UsageError
 
 Ids = Sequence[int]
+
+ONE_WAY = "share_prefix and merge_append_only are two ways to compute a prompt once; set one"
 
 
 def length_buckets(sizes: Sequence[int], most_tokens: int) -> list[list[int]]:
@@ -46,9 +48,10 @@ def length_buckets(sizes: Sequence[int], most_tokens: int) -> list[list[int]]:
 
 
 def continuations(rows: Sequence[Ids]) -> list[int]:
-    """For each row the number of the longest one that begins with it, token by token; or its own.
+    """For each row the number of one that it is a prefix of and that is a prefix of no other.
 
-    In the order of dictionaries a row stands right before those that begin with it.
+    A row that goes on nowhere has its own. In the order of dictionaries a row stands right before
+    those that it is a prefix of.
     """
     order = sorted(range(len(rows)), key=lambda number: tuple(rows[number]))
     found = list(range(len(rows)))
@@ -60,42 +63,81 @@ def continuations(rows: Sequence[Ids]) -> list[int]:
 
 
 def row_buckets(
-    prompts: Sequence[Ids], responses: Sequence[Ids], most_tokens: int, *, merged: bool = False
+    prompts: Sequence[Ids],
+    responses: Sequence[Ids],
+    most_tokens: int,
+    *,
+    merge_append_only: bool = False,
 ) -> list[list[int]]:
     """Rows that are computed together: those of a length, or of a conversation.
 
     Args:
         prompts: ids of each row.
         responses: ids behind them.
-        most_tokens: bound of a bucket's padded tokens.
-        merged: whether a row is read in the one that goes on with it, and is computed with it.
+        most_tokens: bound of a bucket's padded tokens, and of the states that are read of it; what
+            exceeds it by itself is alone.
+        merge_append_only: whether a row is computed with one that it is a prefix of.
 
     Returns:
         Row numbers of each bucket; every row once.
+
+    Raises:
+        UsageError: the bound is below 1.
     """
-    rows = _joined(prompts, responses)
-    members: dict[int, list[int]] = defaultdict(list)
-    for number, holder in enumerate(continuations(rows) if merged else range(len(rows))):
-        members[holder].append(number)
-    holders = list(members)
-    return [
-        [number for place in places for number in members[holders[place]]]
-        for places in length_buckets([len(rows[holder]) for holder in holders], most_tokens)
-    ]
+    buckets = _sequences(prompts, responses, most_tokens, merge_append_only)
+    return [[number for sequence in bucket for number in sequence] for bucket in buckets]
 
 
 def computed_tokens(
-    prompts: Sequence[Ids], responses: Sequence[Ids], most_tokens: int, *, merged: bool = False
+    prompts: Sequence[Ids],
+    responses: Sequence[Ids],
+    most_tokens: int,
+    *,
+    merge_append_only: bool = False,
 ) -> tuple[int, int]:
     """Tokens that a pass over all rows needs, and those it computes, padding included.
 
-    Arguments as in ``row_buckets``.
+    Arguments and errors as in ``row_buckets``.
     """
-    rows = _joined(prompts, responses)
-    held = sorted(set(continuations(rows))) if merged else range(len(rows))
-    sizes = [len(rows[number]) for number in held]
-    buckets = length_buckets(sizes, most_tokens)
-    return sum(sizes), sum(len(bucket) * max(sizes[n] for n in bucket) for bucket in buckets)
+    needed = computed = 0
+    for bucket in _sequences(prompts, responses, most_tokens, merge_append_only):
+        sizes = [len(prompts[rows[-1]]) + len(responses[rows[-1]]) for rows in bucket]
+        needed += sum(sizes)
+        computed += len(sizes) * max(sizes)
+    return needed, computed
+
+
+def _sequences(
+    prompts: Sequence[Ids], responses: Sequence[Ids], most_tokens: int, merge_append_only: bool
+) -> list[list[list[int]]]:
+    """Of each bucket the sequences, of each sequence the rows, the longest one last."""
+    sizes = [len(prompt) + len(answer) for prompt, answer in zip(prompts, responses, strict=True)]
+    if not merge_append_only:
+        return [[[number] for number in bucket] for bucket in length_buckets(sizes, most_tokens)]
+
+    def read(rows: Sequence[int]) -> int:
+        return len(rows) * (1 + max(len(responses[number]) for number in rows))
+
+    members: dict[int, list[int]] = defaultdict(list)
+    holders = continuations(_joined(prompts, responses))
+    for number in sorted(range(len(sizes)), key=lambda number: (sizes[number], number)):
+        members[holders[number]].append(number)
+    sequences: list[list[int]] = []
+    for rows in members.values():
+        sequences.append([])
+        for number in rows:
+            if sequences[-1] and read([*sequences[-1], number]) > most_tokens:
+                sequences.append([])
+            sequences[-1].append(number)
+    buckets: list[list[list[int]]] = []
+    for bucket in length_buckets([sizes[rows[-1]] for rows in sequences], most_tokens):
+        buckets.append([])
+        for place in bucket:
+            together = [number for rows in (*buckets[-1], sequences[place]) for number in rows]
+            if buckets[-1] and read(together) > most_tokens:
+                buckets.append([])
+            buckets[-1].append(sequences[place])
+    return buckets
 
 
 def boundary_states(
@@ -104,7 +146,7 @@ def boundary_states(
     responses: Sequence[Ids],
     *,
     share_prefix: bool = False,
-    merged: bool = False,
+    merge_append_only: bool = False,
     packed: bool | None = None,
 ) -> Tensor:
     """The states that predict each response token, and the one behind the response.
@@ -115,8 +157,9 @@ def boundary_states(
         responses: ids of each row, may be empty.
         share_prefix: compute a prompt that several rows have only once. Worth it where prompts
             are long and repeated; the result is the same up to rounding.
-        merged: read a row that another one begins with in that other one. Worth it where a step's
-            prompt is the conversation so far, to the token; the result is the same up to rounding.
+        merge_append_only: read a row that is a prefix of another in that one. Worth it where a
+            step's prompt is the conversation so far, to the token; the result is the same up to
+            rounding.
         packed: put all rows one behind the other instead of padding them; None does so where
             attention is flash attention, which knows where a row begins. Other kernels compute
             a mask of all tokens by all tokens, and the same states.
@@ -125,12 +168,17 @@ def boundary_states(
         ``[n, R + 1, width]`` for n rows and R the longest response: column 0 is the state at
         the last prompt token (``b_v``), column i the state at response token i; a row's column L
         is ``b_q``. Columns beyond a row's response hold anything.
+
+    Raises:
+        UsageError: both ways to compute a prompt once are asked for.
     """
+    if share_prefix and merge_append_only:
+        raise UsageError(ONE_WAY)
     if not share_prefix:
         if packed is None:
             packed = str(trunk.config._attn_implementation).startswith("flash")
         read = _packed_states if packed else _padded_states
-        return read(trunk, prompts, responses, merged=merged)
+        return read(trunk, prompts, responses, merge_append_only=merge_append_only)
     alike: dict[tuple[int, ...], list[int]] = defaultdict(list)
     for number, prompt in enumerate(prompts):
         alike[tuple(prompt)].append(number)
@@ -154,9 +202,9 @@ def boundary_states(
 
 
 def _padded_states(
-    trunk: Any, prompts: Sequence[Ids], responses: Sequence[Ids], *, merged: bool = False
+    trunk: Any, prompts: Sequence[Ids], responses: Sequence[Ids], *, merge_append_only: bool = False
 ) -> Tensor:
-    rows, places = _held(_joined(prompts, responses), merged)
+    rows, places = _held(_joined(prompts, responses), merge_append_only)
     hidden = trunk(input_ids=_right_padded(rows, trunk.device), use_cache=False).last_hidden_state
     first = torch.tensor([len(prompt) - 1 for prompt in prompts], device=hidden.device)
     steps = torch.arange(max(map(len, responses)) + 1, device=hidden.device)
@@ -166,10 +214,10 @@ def _padded_states(
 
 
 def _packed_states(
-    trunk: Any, prompts: Sequence[Ids], responses: Sequence[Ids], *, merged: bool = False
+    trunk: Any, prompts: Sequence[Ids], responses: Sequence[Ids], *, merge_append_only: bool = False
 ) -> Tensor:
     """One forward of all rows one behind the other; a row begins where positions do."""
-    rows, places = _held(_joined(prompts, responses), merged)
+    rows, places = _held(_joined(prompts, responses), merge_append_only)
     sizes = list(map(len, rows))
     ids = [token for row in rows for token in row]
     hidden = trunk(
@@ -189,9 +237,11 @@ def _joined(prompts: Sequence[Ids], responses: Sequence[Ids]) -> list[tuple[int,
     return [(*prompt, *response) for prompt, response in zip(prompts, responses, strict=True)]
 
 
-def _held(rows: list[tuple[int, ...]], merged: bool) -> tuple[list[tuple[int, ...]], list[int]]:
+def _held(
+    rows: list[tuple[int, ...]], merge_append_only: bool
+) -> tuple[list[tuple[int, ...]], list[int]]:
     """The rows that are computed, and the place among them where each row is read."""
-    if not merged:
+    if not merge_append_only:
         return rows, list(range(len(rows)))
     holders = continuations(rows)
     kept = sorted(set(holders))

@@ -21,7 +21,7 @@ from agentgym_suite.trainers.analyzer import (
     analyze_groups,
 )
 from agentgym_suite.trainers.analyzer_audit import write_audit
-from agentgym_suite.trainers.config import PiSource, PrivilegedConfig
+from agentgym_suite.trainers.config import PiSource
 from agentgym_suite.trainers.pi_sources import privileged_texts
 from agentgym_suite.trainers.rows import trajectory_id
 from agentgym_suite.trainers.trajectory_traces import TraceGroup, trace_group
@@ -111,12 +111,3 @@ class Hinting:
             [trajectory_id(episode) for episode in ordered],
             task=self.task_of(ordered[0]) if self.task_of is not None else "",
         )
-
-
-def analyzer_settings(config: PrivilegedConfig) -> AnalyzerSettings:
-    """How an algorithm's settings want groups analyzed."""
-    return AnalyzerSettings(
-        align_mode=config.align_mode,
-        align_sees_outcome=config.align_sees_outcome,
-        required=config.analyzer_required,
-    )

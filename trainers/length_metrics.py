@@ -38,7 +38,8 @@ def length_metrics(
         mask: bool ``[n, R]``.
         ratio: ``[n, R]`` or ``[n, 1]``.
         advantages: of the same shape.
-        mu: the centre; 0 where none was measured, which moves ``sum`` and ``square`` together.
+        mu: the centre; with 0, where none was measured, sums are about 0 and drift apart with the
+            lengths inside a bucket, too.
         low: lower clip width.
         high: upper clip width.
         actions: of the mini-batch, all ranks.

@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from agentgym_suite.errors import UsageError
 from agentgym_suite.trainers.algorithm import PolicyOutputs
 from agentgym_suite.trainers.batch import StepBatch
-from agentgym_suite.trainers.hidden_states import Ids, boundary_states
+from agentgym_suite.trainers.hidden_states import ONE_WAY, Ids, boundary_states
 from agentgym_suite.trainers.losses import Divergence, full_divergence
 from agentgym_suite.trainers.reading import reads_weights
 from agentgym_suite.trainers.teachers import Teacher
@@ -36,11 +36,12 @@ class Forward:
         entropy: whether the entropy of each token's distribution is wanted.
         divergence: to the teacher's distribution over the whole vocabulary, where it is wanted.
         share_prefix: compute prompts that several rows have only once.
-        merged: read a row in the one that goes on with it.
+        merge_append_only: read a row that is a prefix of another in that one.
         most_logits: logits that exist at a time, in numbers.
 
     Raises:
-        UsageError: a temperature or bound that is not positive.
+        UsageError: a temperature or bound that is not positive, or two ways to compute a prompt
+            once.
     """
 
     temperature: float = 1.0
@@ -49,7 +50,7 @@ class Forward:
     entropy: bool = False
     divergence: Divergence | Literal["none"] = "none"
     share_prefix: bool = False
-    merged: bool = False
+    merge_append_only: bool = False
     most_logits: int = 1 << 23
 
     def __post_init__(self) -> None:
@@ -57,6 +58,8 @@ class Forward:
             raise UsageError(f"temperature is {self.temperature}; training needs more than 0")
         if self.most_logits < 1:
             raise UsageError(f"most_logits is {self.most_logits}; give at least 1")
+        if self.share_prefix and self.merge_append_only:
+            raise UsageError(ONE_WAY)
 
     @property
     def logprobs_only(self) -> Forward:
@@ -121,7 +124,7 @@ def policy_outputs(
         [row.prompt_ids for row in micro.rows] if prompts is None else prompts,
         responses,
         share_prefix=settings.share_prefix,
-        merged=settings.merged,
+        merge_append_only=settings.merge_append_only,
     )
     head = model.get_output_embeddings()
     mask = micro.response_mask.to(states.device)
@@ -131,7 +134,7 @@ def policy_outputs(
     if settings.divergence != "none":
         if teacher is None:
             raise UsageError(f"divergence is {settings.divergence!r}; give the teacher it is to")
-        taught = _teacher_states(teacher, micro, mask)
+        taught = _teacher_states(teacher, micro, mask, settings.merge_append_only)
     scores = token_scores(states[:, :-1][at], head, ids, settings, taught)
     table = torch.zeros(mask.shape, dtype=scores.logprobs.dtype, device=states.device)
 
@@ -236,14 +239,15 @@ def _chunk_scores(
     return TokenScores(logprobs, entropy, divergence)
 
 
-def _teacher_states(teacher: Teacher, micro: StepBatch, mask: Tensor) -> TeacherStates:
+def _teacher_states(
+    teacher: Teacher, micro: StepBatch, mask: Tensor, merge_append_only: bool
+) -> TeacherStates:
     """The teacher's states before every sampled token; 0 in rows that it does not score."""
     told = [number for number, row in enumerate(micro.rows) if row.teacher_prompt_ids]
     # read where no row is told, too: a teacher spread over processes is read by all of them
     prompts: list[Ids] = [micro.rows[number].teacher_prompt_ids for number in told] or [(0,)]
-    found = _frozen_states(
-        teacher.model, prompts, [micro.rows[number].response_ids for number in told] or [()]
-    )
+    responses: list[Ids] = [micro.rows[number].response_ids for number in told] or [()]
+    found = _frozen_states(teacher.model, prompts, responses, merge_append_only)
     head = teacher.model.get_output_embeddings()
     table = torch.zeros((*mask.shape, found.shape[-1]), dtype=found.dtype, device=mask.device)
     if told:
@@ -252,9 +256,13 @@ def _teacher_states(teacher: Teacher, micro: StepBatch, mask: Tensor) -> Teacher
 
 
 @reads_weights
-def _frozen_states(model: Any, prompts: Sequence[Ids], responses: Sequence[Ids]) -> Tensor:
+def _frozen_states(
+    model: Any, prompts: Sequence[Ids], responses: Sequence[Ids], merge_append_only: bool
+) -> Tensor:
     with torch.no_grad():
-        return boundary_states(model.base_model, prompts, responses)
+        return boundary_states(
+            model.base_model, prompts, responses, merge_append_only=merge_append_only
+        )
 
 
 def _joined(parts: Iterable[Tensor | None]) -> Tensor | None:

@@ -52,14 +52,14 @@ def minibatches(
 
 
 def microbatches(
-    batch: StepBatch, most_tokens: int, reducer: Reducer = ALONE, *, merged: bool = False
+    batch: StepBatch, most_tokens: int, reducer: Reducer = ALONE, *, merge_append_only: bool = False
 ) -> list[StepBatch]:
     """The rows of a mini-batch, put together as ``row_buckets`` does, so many tokens at a time.
 
     Every rank gets the same number of them, since each is one exchange of weights: those of a
     rank with less to do are ``idle``.
     """
-    buckets = row_buckets(*_ids(batch), most_tokens, merged=merged)
+    buckets = row_buckets(*_ids(batch), most_tokens, merge_append_only=merge_append_only)
     found = [batch.select(numbers) for numbers in buckets]
     return found + [idle(batch)] * (reducer.most(len(found)) - len(found))
 
@@ -96,10 +96,10 @@ def _cut(
 
 
 def padding_share(
-    batch: StepBatch, most_tokens: int, reducer: Reducer = ALONE, *, merged: bool = False
+    batch: StepBatch, most_tokens: int, reducer: Reducer = ALONE, *, merge_append_only: bool = False
 ) -> float:
     """Share of computed tokens of all ranks that are padding, from 0 to below 1."""
-    counted = computed_tokens(*_ids(batch), most_tokens, merged=merged)
+    counted = computed_tokens(*_ids(batch), most_tokens, merge_append_only=merge_append_only)
     local = torch.tensor(counted, dtype=torch.float64)
     real, all_computed = reducer.sum(local).tolist()
     return 1.0 - float(real) / float(all_computed)

@@ -116,15 +116,19 @@ def recompute_layers(model: Any) -> Any:
 
 
 @reads_weights
-def boundary_values(critic: Any, prompts: Sequence[Ids], *, merged: bool = False) -> Tensor:
+def boundary_values(
+    critic: Any, prompts: Sequence[Ids], *, merge_append_only: bool = False
+) -> Tensor:
     """V at the last token of each prompt ``[n]``, in float32 or wider."""
     nothing: list[Ids] = [()] * len(prompts)
-    states = boundary_states(critic.base_model, prompts, nothing, merged=merged)
+    states = boundary_states(
+        critic.base_model, prompts, nothing, merge_append_only=merge_append_only
+    )
     return _values(critic, states[:, 0])
 
 
 @reads_weights
-def token_values(critic: Any, micro: StepBatch, *, merged: bool = False) -> Tensor:
+def token_values(critic: Any, micro: StepBatch, *, merge_append_only: bool = False) -> Tensor:
     """V before each response token ``[n, R]``, in float32 or wider; 0 outside the mask.
 
     Raises:
@@ -136,7 +140,7 @@ def token_values(critic: Any, micro: StepBatch, *, merged: bool = False) -> Tens
         critic.base_model,
         [row.prompt_ids for row in micro.rows],
         [row.response_ids for row in micro.rows],
-        merged=merged,
+        merge_append_only=merge_append_only,
     )
     values = _values(critic, states[:, : micro.response_mask.shape[1]])
     return values * micro.response_mask.to(values.device)

@@ -1,6 +1,6 @@
 """The passes without gradient: frozen columns of an iteration, before anything is learned.
 
-Each pass goes over the rows in buckets of equal length, and puts its numbers back where the rows
+Each pass goes over the rows in buckets (``row_buckets``), and puts its numbers back where the rows
 stand; what is computed beside a row changes it by rounding alone.
 """
 
@@ -65,7 +65,7 @@ def frozen_columns(
     if critic is not None:
         begin("the critic values prompts")
         kind = algorithm.needs.critic
-        batch = critic_pass(batch, critic, kind, *how, merged=forward.merged)
+        batch = critic_pass(batch, critic, kind, *how, merge_append_only=forward.merge_append_only)
     if algorithm.needs.bootstrap:
         begin("values behind trajectories that were cut")
         batch = bootstrap_pass(batch, algorithm, policy, critic, forward, *how)
@@ -132,21 +132,27 @@ def critic_pass(
     most_tokens: int,
     reducer: Reducer = ALONE,
     *,
-    merged: bool = False,
+    merge_append_only: bool = False,
 ) -> StepBatch:
     """Fill ``v_old`` (kind "boundary") or ``token_values`` (kind "token")."""
     prompts = [row.prompt_ids for row in batch.rows]
     if kind == "boundary":
-        read = partial(boundary_values, critic, merged=merged)
-        values = _at_boundaries(prompts, read, most_tokens, reducer, merged=merged)
+        read = partial(boundary_values, critic, merge_append_only=merge_append_only)
+        values = _at_boundaries(
+            prompts, read, most_tokens, reducer, merge_append_only=merge_append_only
+        )
         return batch.with_columns(v_old=values)
     table = torch.zeros(batch.response_mask.shape, dtype=torch.float64)
     with torch.no_grad():
         responses = [row.response_ids for row in batch.rows]
-        buckets = row_buckets(prompts, responses, most_tokens, merged=merged)
+        buckets = row_buckets(prompts, responses, most_tokens, merge_append_only=merge_append_only)
         for numbers in _levelled(buckets, reducer):
             part = batch.select(numbers) if numbers else idle(batch)
-            found = token_values(critic, part, merged=merged)[: len(numbers)].double().cpu()
+            found = (
+                token_values(critic, part, merge_append_only=merge_append_only)[: len(numbers)]
+                .double()
+                .cpu()
+            )
             table[torch.tensor(numbers, dtype=torch.long), : found.shape[1]] = found
     return batch.with_columns(token_values=table)
 
@@ -210,7 +216,9 @@ def scored(
     """``policy_outputs`` of a whole batch without gradient, in float64 on the host."""
     given = [row.prompt_ids for row in batch.rows] if prompts is None else list(prompts)
     responses = [row.response_ids for row in batch.rows]
-    buckets = row_buckets(given, responses, most_tokens, merged=forward.merged)
+    buckets = row_buckets(
+        given, responses, most_tokens, merge_append_only=forward.merge_append_only
+    )
     parts: list[tuple[list[int], PolicyOutputs]] = []
     with torch.no_grad():
         for numbers in _levelled(buckets, reducer):
@@ -255,13 +263,13 @@ def _at_boundaries(
     most_tokens: int,
     reducer: Reducer,
     *,
-    merged: bool = False,
+    merge_append_only: bool = False,
 ) -> Tensor:
     """One number at the last token of each prompt, float64 on the host."""
     values = torch.zeros(len(prompts), dtype=torch.float64)
     nothing: list[Ids] = [()] * len(prompts)
     with torch.no_grad():
-        buckets = row_buckets(prompts, nothing, most_tokens, merged=merged)
+        buckets = row_buckets(prompts, nothing, most_tokens, merge_append_only=merge_append_only)
         for numbers in _levelled(buckets, reducer):
             found = read([prompts[number] for number in numbers] or [_NOTHING])
             values[numbers] = found[: len(numbers)].double().cpu()

@@ -26,8 +26,8 @@ class Privileged:
         tokens: budget of the privileged text.
         position: where it stands in the teacher's prompt.
         render: messages to the prompt's ids as in the rollout, for position ``user_turn``.
-        everyone: whether the teacher also scores groups whose trajectories all earned the same,
-            which have no advantage that it could weigh.
+        uniform_groups: whether the teacher also scores groups whose trajectories all earned the
+            same.
     """
 
     hinting: Hinting
@@ -37,7 +37,7 @@ class Privileged:
     tokens: int
     position: PiPosition = "prefix"
     render: Render | None = None
-    everyone: bool = True
+    uniform_groups: bool = True
 
     def told(
         self, collection: Collection, iteration: int
@@ -72,7 +72,7 @@ class Privileged:
         read = teacher_rows(
             rows,
             self.encode,
-            wanted=None if self.everyone else told_apart(rows),
+            wanted=None if self.uniform_groups else [not one for one in in_uniform_group(rows)],
             budget=self.tokens,
             position=self.position,
             messages=[step.messages for step in played],
@@ -84,8 +84,8 @@ class Privileged:
         return tuple(rows), metrics
 
 
-def told_apart(rows: Sequence[StepRow]) -> list[bool]:
-    """Whether the group of each row has trajectories that earned differently.
+def in_uniform_group(rows: Sequence[StepRow]) -> list[bool]:
+    """Whether all trajectories of each row's group earned the same.
 
     What a trajectory earned are its rewards and its invalid actions, which may cost something.
 
@@ -99,4 +99,4 @@ def told_apart(rows: Sequence[StepRow]) -> list[bool]:
             reward + row.reward,
             invalid + (not row.valid_action),
         )
-    return [len(set(earned[row.group_id].values())) > 1 for row in rows]
+    return [len(set(earned[row.group_id].values())) == 1 for row in rows]

@@ -33,6 +33,7 @@ class ReinforcePpConfig(ReturnsConfig):
             "kl_place": "reward",
             "kl_estimator": "k1",
             "kl_coef": 1e-3,
+            "minibatch_unit": "rows",
         },
     }
 

@@ -11,6 +11,7 @@ from agentgym_suite.engines.loading import choose_device, find_files
 from agentgym_suite.errors import MissingExtra, TrainingError, UsageError
 from agentgym_suite.rewards import reward_preset
 from agentgym_suite.trainers.algorithm import Algorithm
+from agentgym_suite.trainers.analyzer import AnalyzerSettings
 from agentgym_suite.trainers.config import CriticConfig
 from agentgym_suite.trainers.lora import LoraSettings
 from agentgym_suite.trainers.opd import OpdConfig
@@ -20,6 +21,7 @@ from agentgym_suite.trainers.registry import make_algorithm
 from agentgym_suite.trainers.run_settings import Configuration, RunSettings
 from agentgym_suite.trainers.sapo_ar import SapoArConfig
 from agentgym_suite.trainers.stats import Reducer
+from agentgym_suite.trainers.taspo import TaspoConfig
 
 
 def check_beforehand(configuration: Configuration, ranks: Ranks, *, tensorboard: bool) -> None:
@@ -38,7 +40,6 @@ def check_beforehand(configuration: Configuration, ranks: Ranks, *, tensorboard:
     run, settings = configuration.run, configuration.settings
     check_group(make_algorithm(configuration.algorithm, configuration.preset, **vars(settings)))
     check_ranks(configuration, ranks.size)
-    check_values(configuration)
     wanted = (
         (tensorboard, "tensorboard", "train", "TensorBoard"),
         (run.engine == "vllm" and not run.servers, "vllm", "vllm", "the engine vllm"),
@@ -54,28 +55,36 @@ def check_beforehand(configuration: Configuration, ranks: Ranks, *, tensorboard:
         find_files(settings.teacher_model)
 
 
-def check_values(configuration: Configuration) -> None:
-    """See that SAPO's values can be learned, and that an invalid action costs once.
+def check_value_rows(configuration: Configuration) -> None:
+    """See that SAPO's values can be learned.
 
     Raises:
-        UsageError: adapters cannot part the rows of the head that start equal, or the reward and
-            the advantage both punish.
+        UsageError: adapters cannot part the rows of the head that start equal.
     """
     run, settings = configuration.run, configuration.settings
-    if not isinstance(settings, SapoArConfig):
-        return
-    if run.lora_rank and settings.init_value_rows:
+    if isinstance(settings, SapoArConfig) and run.lora_rank and settings.init_value_rows:
         raise UsageError(
             f"lora_rank is {run.lora_rank}, whose adapters leave the head as it is, and "
             "init_value_rows makes the two rows of it equal that values are read from, so that "
             "every value would stay 0; set init_value_rows = false, or lora_rank = 0"
         )
+
+
+def check_punishment(configuration: Configuration) -> None:
+    """See that an invalid action costs once.
+
+    Raises:
+        UsageError: the reward punishes it, and the algorithm, too.
+    """
+    run, settings = configuration.run, configuration.settings
     punished = reward_preset(run.reward).invalid_call
-    if settings.c_inv and punished:
-        raise UsageError(
-            f"c_inv is {settings.c_inv} and reward {run.reward!r} gives {punished} for an invalid "
-            "action, which would be punished twice; set c_inv to 0, or choose another reward"
-        )
+    for name in ("invalid_penalty", "c_inv"):
+        value = getattr(settings, name, 0.0)
+        if punished and value:
+            raise UsageError(
+                f"{name} is {value} and reward {run.reward!r} gives {punished} for an invalid "
+                f"action, which would be punished twice; set {name} to 0, or choose another reward"
+            )
 
 
 def check_group(algorithm: Algorithm) -> None:
@@ -103,12 +112,22 @@ def lora_settings(run: RunSettings) -> LoraSettings:
     )
 
 
+def analyzer_settings(configuration: Configuration) -> AnalyzerSettings:
+    """How a run has groups analyzed."""
+    run, settings = configuration.run, configuration.settings
+    return AnalyzerSettings(
+        align_mode=run.align_mode,
+        align_sees_outcome=isinstance(settings, TaspoConfig) and settings.align_sees_outcome,
+        required=run.analyzer_required,
+    )
+
+
 def check_ranks(configuration: Configuration, processes: int) -> None:
     """See that so many processes can play and train by these settings.
 
     Raises:
-        UsageError: there are more of them than tasks, a setting is for one process, rows of older
-            weights would go uncorrected, or the engine does not fit.
+        UsageError: there are more of them than tasks, a setting is for one process or does not fit
+            another, rows of older weights would go uncorrected, or the engine does not fit.
     """
     run, settings = configuration.run, configuration.settings
     if settings.tasks < processes:
@@ -121,7 +140,16 @@ def check_ranks(configuration: Configuration, processes: int) -> None:
             "share_prefix calls layers as often as prompts differ, which processes cannot do in "
             "step; set share_prefix = false"
         )
-    if run.max_staleness and not settings.mismatch_cap:
+    check_value_rows(configuration)
+    check_punishment(configuration)
+    needs = configuration.make_algorithm().needs
+    whole = needs.divergence != "none"  # an expectation already, which needs no weights
+    if whole and run.merge_append_only and getattr(settings, "pi_position", "") == "user_turn":
+        raise UsageError(
+            "merge_append_only is set, and with pi_position 'user_turn' no prompt of the teacher "
+            "goes on in another; set one of them otherwise"
+        )
+    if run.max_staleness and not settings.mismatch_cap and not whole:
         raise UsageError(
             f"max_staleness is {run.max_staleness}, and rows of older weights would go "
             "uncorrected; set mismatch_cap, such as 2"

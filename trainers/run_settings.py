@@ -24,6 +24,7 @@ from agentgym_suite.trainers.algorithm import Algorithm
 from agentgym_suite.trainers.config import (
     ABOVE_ZERO,
     AlgorithmConfig,
+    AlignMode,
     Preset,
     check_settings,
     setting,
@@ -146,6 +147,12 @@ class RunSettings:
     analyzer_url: str = setting("", "chat endpoint of the analyzer; fixed rules when empty")
     analyzer_model: str = setting("", "the model asked there")
     analyzer_reasoning_off: str = setting("thinking", "how it is told not to reason")
+    analyzer_required: bool = setting(
+        False, "end the run when it fails, instead of going on without guidance"
+    )
+    align_mode: AlignMode = setting(
+        "per_group", "ask it once for all trajectories of a task, or once for each"
+    )
 
     # loop
     seed: int = setting(41, "of everything that is drawn")
@@ -282,14 +289,15 @@ FREE = (
     "checkpoint_every",
     "keep_checkpoints",
     "recompute",
-    "merge_append_only",
+    "analyzer_required",
     "rank_timeout_s",
     "sync_tolerance",
     "runner",
     "ray_address",
 )
 """Settings that a run may change and go on: how long, how often and where."""
-_YOUNGER = ("task_list",)  # than checkpoints that there are, which know only their defaults
+# younger than checkpoints that there are, which know only their defaults
+_YOUNGER = ("task_list", "merge_append_only", "align_mode")
 
 
 def resolve(

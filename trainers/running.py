@@ -35,7 +35,7 @@ from agentgym_suite.trainers.analyzer_client import ChatAnalyzer
 from agentgym_suite.trainers.checkpoints import Progress
 from agentgym_suite.trainers.cloning import CloningSettings
 from agentgym_suite.trainers.config import PrivilegedConfig
-from agentgym_suite.trainers.hinting import Hinting, analyzer_settings
+from agentgym_suite.trainers.hinting import Hinting
 from agentgym_suite.trainers.live_view import TrainingView
 from agentgym_suite.trainers.models import choose_attention, set_attention
 from agentgym_suite.trainers.offline_analyzers import RuleAnalyzer
@@ -43,7 +43,7 @@ from agentgym_suite.trainers.opd import OpdConfig
 from agentgym_suite.trainers.privileged import plain_encode
 from agentgym_suite.trainers.privileged_rows import Privileged
 from agentgym_suite.trainers.ranks import ONE_PROCESS, Ranks
-from agentgym_suite.trainers.run_checks import check_beforehand
+from agentgym_suite.trainers.run_checks import analyzer_settings, check_beforehand
 from agentgym_suite.trainers.run_settings import FREE, Configuration, RunSettings
 from agentgym_suite.trainers.starts import StartSettings, make_start
 from agentgym_suite.trainers.task_lists import (
@@ -53,7 +53,6 @@ from agentgym_suite.trainers.task_lists import (
     select_tasks,
     spread,
 )
-from agentgym_suite.trainers.taspo import TaspoConfig
 from agentgym_suite.trainers.teachers import check_vocabulary
 from agentgym_suite.trainers.trainer import RESULT, Trainer
 from agentgym_suite.versions import suite_version
@@ -355,7 +354,7 @@ class Training:
         chat = TransformersChatTokenizer(tokenizer)
         hinting = Hinting(
             analyzer,
-            analyzer_settings(settings),
+            analyzer_settings(self._configuration),
             source=settings.pi_source,
             audit=self._out / self._own("audit"),
             seed=run.seed,
@@ -368,7 +367,7 @@ class Training:
             settings.pi_tokens,
             settings.pi_position,
             chat.chat_ids,
-            everyone=not isinstance(settings, TaspoConfig),
+            uniform_groups=self._configuration.make_algorithm().needs.teacher_of_uniform_groups,
         )
 
     def _own(self, name: str) -> str:

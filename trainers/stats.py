@@ -18,7 +18,7 @@ Spread = Literal["unbiased", "biased"]
 
 WHITEN_EPS = 1e-8
 GROUP_EPS = 1e-6
-LEAST_SPREAD = 1e-6  # of a group's scores
+LEAST_DEVIATION = 1e-6  # of a group's scores
 
 
 class Reducer(Protocol):
@@ -175,7 +175,7 @@ def group_normalised(
             result.append(0.0)
             continue
         deviation = float(known.std(correction=1 if spread == "unbiased" else 0))
-        if deviation < LEAST_SPREAD:
+        if deviation < LEAST_DEVIATION:
             result.append(0.0)
         else:
             result.append(value / (deviation + eps) if divide else value)

@@ -58,6 +58,7 @@ class TaspoConfig(NormalisedGroupConfig, PrivilegedConfig):
             "clip": None,
             "strict_all_turns": True,
             "align_sees_outcome": True,
+            "minibatch_unit": "rows",
         },
     }
 
@@ -67,6 +68,7 @@ class TaspoConfig(NormalisedGroupConfig, PrivilegedConfig):
     min_shift: float = setting(0.0, "centred turn scores smaller than this count as 0")
     strict_all_turns: bool = setting(False, "weigh nothing unless every turn is scorable")
     allocation: Allocation = setting("action", "what a weight belongs to")
+    align_sees_outcome: bool = setting(False, "tell the alignment which targets succeeded")
     dual_clip: float = setting(3.0, "bound c > 1 of the loss of negative advantages; 0 is off")
     aggregation: Aggregation = setting("traj-nested", "how token losses make one number")
     kl_coef: float = setting(0.01, "weight of the divergence to the reference policy")
@@ -85,8 +87,13 @@ class Taspo(GroupNormalised[TaspoConfig]):
     @property
     def needs(self) -> Needs:
         """Groups, and a second scoring pass with the privileged text."""
-        unscored = self.config.pi_source == "none"
-        return replace(super().needs, teacher="none" if unscored else "privileged")
+        config = self.config
+        return replace(
+            super().needs,
+            teacher="none" if config.pi_source == "none" else "privileged",
+            # a divergence in the reward tells apart what earned the same
+            teacher_of_uniform_groups=config.kl_coef > 0 and config.kl_place == "reward",
+        )
 
     def credit(self, batch: StepBatch, reducer: Reducer) -> Credit:
         """The group's advantage times the turns' weights."""

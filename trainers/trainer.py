@@ -55,7 +55,6 @@ from agentgym_suite.trainers.run_checks import (
     check_ranks,
     check_teacher,
     check_together,
-    check_values,
     lora_settings,
     refuse_unfit,
 )
@@ -117,7 +116,6 @@ class Trainer:
         check_teacher(self.algorithm, privileged, teacher)
         refuse_unfit(self.algorithm, policy, tokenizer)
         check_ranks(configuration, ranks.size)
-        check_values(configuration)
         self.policy, self.tokenizer, self.out = policy, tokenizer, out
         self.progress = Progress()
         self._saved = 0
@@ -151,7 +149,7 @@ class Trainer:
             entropy=needs.entropy,
             divergence=needs.divergence,
             share_prefix=run.share_prefix,
-            merged=run.merge_append_only,
+            merge_append_only=run.merge_append_only,
         )
         self.sampled = ranks.whole(policy)
         self._reference = make_reference(policy, ranks) if needs.reference else None
@@ -273,7 +271,7 @@ class Trainer:
         values = {**played, **told, **prepared.metrics, **learned}
         values |= {f"seconds/{name}": value for name, value in seconds.items()}
         values["padding"] = padding_share(
-            batch, run.micro_tokens, self._reducer, merged=self.forward.merged
+            batch, run.micro_tokens, self._reducer, merge_append_only=self.forward.merge_append_only
         )
         if run.evaluate_every and number % run.evaluate_every == 0:
             values |= success_rates(self._evaluated(final=False))
@@ -345,7 +343,7 @@ class Trainer:
                         self._reducer,
                         most_tokens=run.micro_tokens,
                         tally=tally,
-                        merged=self.forward.merged,
+                        merge_append_only=self.forward.merge_append_only,
                     )
         return tally.summary()
 

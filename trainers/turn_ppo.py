@@ -7,10 +7,11 @@ with another ratio, reached by those settings.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from agentgym_suite.trainers.config import setting
+from agentgym_suite.trainers.config import Preset, setting
 from agentgym_suite.trainers.ppo import PpoConfig, TokenCritic
 from agentgym_suite.trainers.ratios import RatioKind
 
@@ -18,6 +19,11 @@ from agentgym_suite.trainers.ratios import RatioKind
 @dataclass(frozen=True, kw_only=True)
 class TurnPpoConfig(PpoConfig):
     """Settings of Turn-PPO: PPO's with the ratio of a turn."""
+
+    PRESETS: ClassVar[Mapping[str, Preset]] = {
+        **PpoConfig.PRESETS,
+        "public_code": {},  # none is public
+    }
 
     ratio: RatioKind = setting("mean", "how token log-ratios make an importance ratio")
 

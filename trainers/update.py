@@ -153,7 +153,12 @@ def update_policy(
     """
     needs, model = algorithm.needs, learner.model
     micros, sums = _counted(
-        learner, minibatch, algorithm, most_tokens, reducer, merged=forward.merged
+        learner,
+        minibatch,
+        algorithm,
+        most_tokens,
+        reducer,
+        merge_append_only=forward.merge_append_only,
     )
 
     def read(micro: StepBatch) -> PolicyOutputs:
@@ -189,23 +194,25 @@ def update_critic(
     *,
     most_tokens: int,
     tally: Tally,
-    merged: bool = False,
+    merge_append_only: bool = False,
 ) -> None:
-    """One step of the critic on a prepared mini-batch; ``merged`` as in ``Forward``.
+    """One step of the critic on a prepared mini-batch; ``merge_append_only`` as in ``Forward``.
 
     Raises:
         TrainingError: a loss or the gradient is not finite; the weights are as they were.
     """
     critic = learner.model
-    micros, sums = _counted(learner, minibatch, algorithm, most_tokens, reducer, merged=merged)
+    micros, sums = _counted(
+        learner, minibatch, algorithm, most_tokens, reducer, merge_append_only=merge_append_only
+    )
     sums = sums.reduced(reducer)
 
     def share(micro: StepBatch) -> Loss:
         if algorithm.needs.critic == "boundary":
             prompts = [row.prompt_ids for row in micro.rows]
-            values = boundary_values(critic, prompts, merged=merged)
+            values = boundary_values(critic, prompts, merge_append_only=merge_append_only)
         else:
-            values = token_values(critic, micro, merged=merged)
+            values = token_values(critic, micro, merge_append_only=merge_append_only)
         return algorithm.critic_loss(micro, values, sums)
 
     _descend(learner, micros, share, reducer, tally, "grad/critic")
@@ -218,11 +225,11 @@ def _counted(
     most_tokens: int,
     reducer: Reducer,
     *,
-    merged: bool,
+    merge_append_only: bool,
 ) -> tuple[list[StepBatch], Sums]:
     """The micro-batches where the network is, and what they count together on this rank."""
     device, dtype = learner.model.device, _loss_dtype(learner.model)
-    found = microbatches(minibatch, most_tokens, reducer, merged=merged)
+    found = microbatches(minibatch, most_tokens, reducer, merge_append_only=merge_append_only)
     micros = [micro.to(device, dtype) for micro in found]
     return micros, sum((algorithm.count(micro) for micro in micros), Sums())
 

@@ -24,7 +24,7 @@ from agentgym_suite.episodes import Episode
 from agentgym_suite.trainers.batch import StepBatch
 from agentgym_suite.trainers.hinting import Hinting
 from agentgym_suite.trainers.privileged import plain_encode, teacher_rows
-from agentgym_suite.trainers.privileged_rows import told_apart
+from agentgym_suite.trainers.privileged_rows import in_uniform_group
 from agentgym_suite.trainers.rows import StepRow
 from agentgym_suite.trainers.verl_rows import EPISODE
 
@@ -41,7 +41,7 @@ class Rescoring:
         actor: veRL's worker group, with the weights that played.
         temperature: that of the rollouts.
         pi_tokens: budget of a privileged text.
-        everyone: as in ``Privileged``.
+        uniform_groups: as in ``Privileged``.
     """
 
     hinting: Hinting
@@ -49,7 +49,7 @@ class Rescoring:
     actor: Any
     temperature: float
     pi_tokens: int
-    everyone: bool = True
+    uniform_groups: bool = True
 
     def told(
         self, batch: StepBatch, carried: Sequence[dict[str, Any]], iteration: int
@@ -73,7 +73,7 @@ class Rescoring:
         made = teacher_rows(
             rows,
             plain_encode(self.tokenizer),
-            wanted=None if self.everyone else told_apart(rows),
+            wanted=None if self.uniform_groups else [not one for one in in_uniform_group(rows)],
             budget=self.pi_tokens,
         )
         column = torch.full(batch.response_mask.shape, float("nan"), dtype=torch.float64)

@@ -23,10 +23,10 @@ from agentgym_suite.trainers.algorithm import Algorithm
 from agentgym_suite.trainers.analyzer import Analyzer
 from agentgym_suite.trainers.batch import StepBatch
 from agentgym_suite.trainers.config import PrivilegedConfig
-from agentgym_suite.trainers.hinting import Hinting, analyzer_settings
+from agentgym_suite.trainers.hinting import Hinting
 from agentgym_suite.trainers.offline_analyzers import RuleAnalyzer
+from agentgym_suite.trainers.run_checks import analyzer_settings
 from agentgym_suite.trainers.stats import ALONE
-from agentgym_suite.trainers.taspo import TaspoConfig
 from agentgym_suite.trainers.verl_rows import (
     READ,
     REAL,
@@ -84,7 +84,7 @@ class StepTrainer(PPOTrainerSync):  # type: ignore[misc]
         assert isinstance(settings, PrivilegedConfig)  # nothing else has a privileged teacher
         hinting = Hinting(
             self.analyzer(),
-            analyzer_settings(settings),
+            analyzer_settings(self.configuration),
             source=settings.pi_source,
             seed=run.seed,
         )
@@ -94,7 +94,7 @@ class StepTrainer(PPOTrainerSync):  # type: ignore[misc]
             self.actor_rollout_wg,
             self.config.actor_rollout_ref.rollout.temperature,
             settings.pi_tokens,
-            everyone=not isinstance(settings, TaspoConfig),
+            uniform_groups=self.algorithm.needs.teacher_of_uniform_groups,
         )
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:

@@ -159,6 +159,15 @@ def test_an_algorithm_that_cannot_be_is_named(
         ("opd", (), "--set teacher_model=DIR"),
         ("sapo_ar", ("--set", "lora_rank=4"), "every value would stay 0; set init_value_rows"),
         ("sapo_ar", ("--set", "reward=verl_agent"), "would be punished twice; set c_inv to 0"),
+        ("grpo", ("--set", "reward=verl_agent"), "punished twice; set invalid_penalty to 0"),
+        (
+            "opsd",
+            (
+                *("--set", "objective=full", "--set", "merge_append_only=true"),
+                *("--set", "pi_position=user_turn"),
+            ),
+            "no prompt of the teacher goes on in another",
+        ),
         ("opd", ("--set", "teacher_model=/nowhere"), "neither a folder nor"),
     ],
 )

@@ -136,6 +136,7 @@ def test_every_metric_is_explained(algorithm: str, tmp_path: Path) -> None:
     names = {buckets.sub("length/N+/", name) for name in logged} - {"iteration"}
     beside = {f"length/N+/{name}" for name in ("sum", "square", "out_of_range", "active")}
     assert sorted(names - explained - beside) == []
+    assert {"entropy", "rollout/repetition"} <= logged
     if algorithm == "capo":
         assert set(COLUMNS.values()) - {"evaluation/unseen/temperature_0"} <= logged
     assert set(COLUMNS) | set(COLUMNS.values()) <= set(re.findall(r"`([^`\n]+)`", page))

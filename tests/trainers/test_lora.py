@@ -26,6 +26,7 @@ from agentgym_suite.trainers.lora import (
     merged_weights,
 )
 from agentgym_suite.trainers.models import frozen_copy, make_critic
+from agentgym_suite.trainers.value_basis import reserve_value_rows
 from tests.engines.small_policy import small_module
 from tests.trainers.small_batches import mixed_rows
 from tests.trainers.tiny_training import trainer
@@ -155,3 +156,14 @@ def test_a_training_keeps_its_adapter_alone_and_exports_both_forms(tmp_path: Pat
     resumed.run()
     for name, weight in resumed.policy.named_parameters():
         assert torch.equal(weight, weights[name]), name
+
+
+def test_values_are_not_read_from_equal_rows_that_no_adapter_parts() -> None:
+    head = small_module().get_output_embeddings()
+    words = head.weight.shape[0] - 2
+    ids = reserve_value_rows(head, words, equal=False, frozen=True)
+    assert ids == (words, words + 1)
+    assert reserve_value_rows(head, words, equal=True, frozen=False) == ids
+    assert torch.equal(head.weight[ids[0]], head.weight[ids[1]])
+    with pytest.raises(UsageError, match="are equal and an adapter does not part them"):
+        reserve_value_rows(head, words, equal=False, frozen=True)

@@ -22,6 +22,7 @@ from agentgym_suite.trainers.passes import (
 )
 from agentgym_suite.trainers.registry import make_algorithm
 from agentgym_suite.trainers.teachers import Teacher
+from agentgym_suite.trainers.value_basis import restricted_entropy
 from tests.engines.small_policy import VOCABULARY, small_module
 from tests.trainers.small_batches import mixed_rows
 
@@ -47,6 +48,22 @@ def test_old_logprobs_are_the_policys_own(model: Any, batch: StepBatch) -> None:
     assert found is not None
     torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
     assert found.dtype == torch.float64
+
+
+def test_the_entropy_of_what_was_sampled_is_that_of_kept_ids(model: Any, batch: StepBatch) -> None:
+    found = old_policy_pass(batch, model, make_algorithm("grpo"), FORWARD, 24).old_entropy
+    assert found is not None
+    for number, row in enumerate(batch.rows):
+        if not row.response_ids:
+            continue
+        ids = torch.tensor([[*row.prompt_ids, *row.response_ids]])
+        with torch.no_grad():
+            logits = model(input_ids=ids).logits[0, len(row.prompt_ids) - 1 : -1] / 0.8
+        wanted = restricted_entropy(logits, VALUE_IDS)
+        mask = batch.response_mask[number, : len(wanted)]
+        torch.testing.assert_close(
+            found[number, : len(wanted)][mask], wanted[mask], rtol=1e-6, atol=1e-6
+        )
 
 
 def test_rows_in_another_order_get_the_same_numbers(model: Any, batch: StepBatch) -> None:

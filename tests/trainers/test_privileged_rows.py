@@ -23,16 +23,17 @@ from agentgym_suite.trainers.collector import (
     RolloutSettings,
     plan_groups,
 )
-from agentgym_suite.trainers.config import PrivilegedConfig
-from agentgym_suite.trainers.hinting import Hinting, Hints, analyzer_settings
+from agentgym_suite.trainers.hinting import Hinting, Hints
 from agentgym_suite.trainers.live_view import live_view
 from agentgym_suite.trainers.logprobs import Forward
 from agentgym_suite.trainers.metrics import METRICS_FILE, read_metrics
 from agentgym_suite.trainers.offline_analyzers import NullAnalyzer
 from agentgym_suite.trainers.passes import scored, teacher_pass
 from agentgym_suite.trainers.privileged import pi_block, with_pi
-from agentgym_suite.trainers.privileged_rows import Privileged, told_apart
+from agentgym_suite.trainers.privileged_rows import Privileged, in_uniform_group
+from agentgym_suite.trainers.registry import make_algorithm
 from agentgym_suite.trainers.rows import trajectory_id
+from agentgym_suite.trainers.run_checks import analyzer_settings
 from agentgym_suite.trainers.running import Training
 from agentgym_suite.trainers.teachers import own_teacher
 from tests.trainers.tiny_training import (
@@ -106,16 +107,16 @@ def test_a_group_that_earned_the_same_is_scored_where_its_advantage_does_not_mat
     shown = replace(collection, rows=rows)
     source = privileged(tokenizer)
     scored_of = {
-        everyone: {
+        uniform: {
             row.group_id
-            for row in replace(source, everyone=everyone).told(shown, 1)[0]
+            for row in replace(source, uniform_groups=uniform).told(shown, 1)[0]
             if row.teacher_prompt_ids
         }
-        for everyone in (True, False)
+        for uniform in (True, False)
     }
     assert scored_of == {True: set(groups), False: {groups[1]}}
     punished = [replace(row, valid_action=not row.trajectory_id.endswith("/0")) for row in rows]
-    assert all(told_apart(punished)), "an invalid action may cost something"
+    assert not any(in_uniform_group(punished)), "an invalid action may cost something"
 
 
 def test_the_teachers_prompt_of_a_run_is_the_rollouts_but_for_the_text(tmp_path: Path) -> None:
@@ -125,7 +126,7 @@ def test_the_teachers_prompt_of_a_run_is_the_rollouts_but_for_the_text(tmp_path:
     settings = configuration("taspo", pi_position="user_turn")
     with live_view(settings) as view:
         found = Training(settings, tmp_path, view)._privileged(NullAnalyzer(), tokenizer)
-    assert found is not None and found.render is not None and not found.everyone
+    assert found is not None and found.render is not None and not found.uniform_groups
     collection = collected(model, tokenizer)
     messages = [step.messages for episode in collection.episodes for step in episode.steps]
     for row, shown in zip(collection.rows, messages, strict=True):
@@ -168,13 +169,18 @@ def test_the_trajectory_of_a_row_is_named_as_its_hint() -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["taspo", "opsd", "grpo_opsd"])
-def test_how_groups_are_analyzed_is_a_setting_of_the_algorithm(algorithm: str) -> None:
-    usual = configuration(algorithm).settings
-    assert isinstance(usual, PrivilegedConfig)
-    assert analyzer_settings(usual) == AnalyzerSettings()
-    given = {"align_mode": "per_target", "align_sees_outcome": True, "analyzer_required": True}
-    other = configuration(algorithm, **given).settings
-    assert isinstance(other, PrivilegedConfig)
-    assert analyzer_settings(other) == AnalyzerSettings(
-        align_mode="per_target", align_sees_outcome=True, required=True
-    )
+def test_how_groups_are_analyzed_is_set_of_a_run(algorithm: str) -> None:
+    assert analyzer_settings(configuration(algorithm)) == AnalyzerSettings()
+    given: dict[str, Any] = {"align_mode": "per_target", "analyzer_required": True}
+    sees = {"align_sees_outcome": True} if algorithm == "taspo" else {}
+    found = analyzer_settings(configuration(algorithm, **given, **sees))
+    assert found == AnalyzerSettings(align_mode="per_target", required=True, **sees)
+
+
+def test_a_divergence_in_the_reward_gives_uniform_groups_advantages() -> None:
+    needs = {
+        place: make_algorithm("taspo", kl_place=place).needs.teacher_of_uniform_groups
+        for place in ("loss", "reward")
+    }
+    assert needs == {"loss": False, "reward": True}
+    assert make_algorithm("opsd").needs.teacher_of_uniform_groups

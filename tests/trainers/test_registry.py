@@ -80,6 +80,9 @@ def test_every_preset_can_be_made_and_is_itself(name: str, preset: str) -> None:
         ("opsd", {"reward_scale": 2.0}, "reward_scale is 2.0, and distillation uses no rewards"),
         ("opd", {"invalid_penalty": 0.1}, "leave it at 0.0"),
         ("opd", {"aggregation": "traj-nested"}, "leave it at 'token-mean'"),
+        ("opsd", {"mismatch_cap": 2.0}, "objective 'full' does not read"),
+        ("opd", {"objective": "sampled", "divergence": "jsd"}, "'sampled' does not read"),
+        ("reinforce_pp_baseline", {"returns": "score", "gamma": 0.9}, "a score is not discounted"),
         ("gspo", {"ratio": "token"}, "set it to 'mean'"),
         ("gspo", {"aggregation": "token-mean"}, "set it to 'seq-mean-token-mean'"),
         ("gspo", {"minibatch_unit": "rows"}, "set it to 'trajectories'"),
@@ -96,7 +99,7 @@ def test_settings_that_would_do_nothing_are_refused(
 
 def test_tiny_presets_take_as_many_optimizer_steps_and_public_ones_share_a_code() -> None:
     assert {make_algorithm(name, "tiny").config.minibatch_rows for name in NAMES} == {256}
-    for name in ("ppo", "turn_ppo", "st_ppo", "grpo", "grpo_opsd", "gigpo", "rloo"):
+    for name in ("ppo", "grpo", "grpo_opsd", "gigpo", "rloo"):
         config = make_algorithm(name, "public_code").config
         found = (config.kl_coef, config.entropy_coef, config.dual_clip, config.minibatch_rows)
         assert found == (0.01, 1e-3, 3.0, 256) and config.minibatch_unit == "rows"

@@ -75,7 +75,7 @@ def test_sign_flips_of_all_ranks_are_counted() -> None:
     assert both == 2 * alone > 0
 
 
-def test_entropy_is_logged_of_every_algorithm_without_a_bonus() -> None:
+def test_entropy_is_logged_without_a_bonus() -> None:
     batch = mixed_batch()
     drawn = torch.rand(batch.response_mask.shape, generator=torch.Generator().manual_seed(1))
     told = batch.with_columns(old_entropy=drawn.double())
