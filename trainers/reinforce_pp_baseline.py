@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from agentgym_suite.errors import UsageError
 from agentgym_suite.trainers.advantages import centred_advantages, centred_token_returns
 from agentgym_suite.trainers.batch import StepBatch
 from agentgym_suite.trainers.config import GroupConfig, Preset, ReturnsConfig, setting
@@ -47,14 +46,6 @@ class ReinforcePpBaselineConfig(GroupConfig, ReturnsConfig):
     gamma: float = setting(1.0, "discount of a token, for returns 'discounted_tokens'")
     kl_coef: float = setting(1e-3, "weight of the divergence to the reference policy")
     minibatch_rows: int = setting(128, "rows of an optimizer mini-batch")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.returns == "score" and self.gamma != 1.0:
-            raise UsageError(
-                f"gamma is {self.gamma}, and a score is not discounted; set returns to "
-                "'discounted_tokens', or gamma to 1"
-            )
 
 
 @dataclass(frozen=True)

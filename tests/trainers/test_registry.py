@@ -82,7 +82,6 @@ def test_every_preset_can_be_made_and_is_itself(name: str, preset: str) -> None:
         ("opd", {"aggregation": "traj-nested"}, "leave it at 'token-mean'"),
         ("opsd", {"mismatch_cap": 2.0}, "objective 'full' does not read"),
         ("opd", {"objective": "sampled", "divergence": "jsd"}, "'sampled' does not read"),
-        ("reinforce_pp_baseline", {"returns": "score", "gamma": 0.9}, "a score is not discounted"),
         ("gspo", {"ratio": "token"}, "set it to 'mean'"),
         ("gspo", {"aggregation": "token-mean"}, "set it to 'seq-mean-token-mean'"),
         ("gspo", {"minibatch_unit": "rows"}, "set it to 'trajectories'"),
