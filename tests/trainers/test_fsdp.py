@@ -23,7 +23,7 @@ from tests.trainers.two_processes import Job, State, in_two_processes, trained, 
 SETTINGS: dict[str, dict[str, Any]] = {
     "capo": {"recompute": True},
     "st_ppo": {"clip_bias_correction": True, "clip_low": 0.001, "clip_high": 0.001},
-    "gspo": {"gspo_scope": "trajectory"},
+    "gspo": {"gspo_scope": "trajectory", "minibatch_unit": "trajectories"},
     "dapo": {"filter_groups": True},
     "opd": {"objective": "full"},
     "ppo": {"bootstrap_truncated": True},
