@@ -59,6 +59,14 @@ def peak_memory_mib() -> float | None:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
 
 
+def peak_gpu_memory_mib() -> float | None:
+    """The most memory of torch's tensors on this process's GPU, in MiB; None if it uses none."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return None
+    return float(torch.cuda.max_memory_allocated()) / 2**20
+
+
 def memory_mib() -> float | None:
     """The memory that this process holds now, in MiB; None where the system does not tell."""
     return _status_mib("VmRSS")

@@ -54,15 +54,17 @@ def variants_of(names: str, teacher: Path | None) -> list[Variant]:
     """The algorithms that were asked for, in the order of the registry.
 
     Args:
-        names: with commas between them, or "all".
+        names: with commas between them, or "all", which leaves out those with such a teacher where
+            there is none.
         teacher: the model that algorithms with such a teacher learn from.
     """
     asked = list(ALGORITHMS) if names == "all" else names.split(",")
     wanted = {algorithm_spec(name).name for name in asked}
     found = []
     for name, spec in ALGORITHMS.items():
-        taught = teacher is not None and "teacher_model" in {f.name for f in fields(spec.config)}
-        if name in wanted:
+        with_teacher = "teacher_model" in {f.name for f in fields(spec.config)}
+        taught = with_teacher and teacher is not None
+        if name in wanted and (taught or not with_teacher or names != "all"):
             found.append(Variant(name, (("teacher_model", str(teacher)),) if taught else ()))
     return found
 

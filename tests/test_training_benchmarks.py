@@ -112,8 +112,11 @@ def test_runs_of_different_tasks_are_not_compared() -> None:
 
 
 def test_all_algorithms_come_in_the_order_of_the_registry(tmp_path: Path) -> None:
-    names = [variant.name for variant in comparing.variants_of("all", None)]
+    names = [variant.algorithm for variant in comparing.variants_of("all", tmp_path)]
     assert names[:4] == ["capo", "sapo_ar", "taspo", "ppo"] and len(names) == 16
+    without = [variant.algorithm for variant in comparing.variants_of("all", None)]
+    assert without == [name for name in names if name != "opd"], "there is nobody to learn from"
+    assert [one.algorithm for one in comparing.variants_of("opd", None)] == ["opd"]
     chosen = comparing.variants_of("grpo,opd,capo", tmp_path)
     assert [variant.algorithm for variant in chosen] == ["capo", "grpo", "opd"]
     assert chosen[2].settings == (("teacher_model", str(tmp_path)),)

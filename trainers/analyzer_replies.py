@@ -10,7 +10,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from agentgym_suite.errors import AnalyzerError
@@ -208,7 +208,8 @@ def _evidence(item: Any, successes: Mapping[str, Trace], discarded: Counter[str]
     fields = _object(item)
     kind = _text(fields, "kind", "")
     sources = [_source(one) for one in _list(fields, "sources")]
-    supported = [one for one in sources if _is_supported(one, successes.get(one.traj_uid))]
+    read = [_supported(one, successes.get(one.traj_uid)) for one in sources]
+    supported = [one for one in read if one is not None]
     discarded["unsupported_source"] += len(sources) - len(supported)
     return Evidence(
         _text(fields, "evidence_id").strip(),
@@ -229,12 +230,16 @@ def _source(item: Any) -> Source:
     )
 
 
-def _is_supported(source: Source, trace: Trace | None) -> bool:
+def _supported(source: Source, trace: Trace | None) -> Source | None:
+    """The reference without a quote that the record does not have; None where it has none."""
     if trace is None or not 0 <= source.step < len(trace.steps):
-        return False
+        return None
     step = trace.steps[source.step]
-    seen = supports(step.pre, source.pre_quote) or supports(step.post, source.post_quote)
-    return step.valid and supports(step.action, source.action_quote) and seen
+    before = source.pre_quote if supports(step.pre, source.pre_quote) else ""
+    behind = source.post_quote if supports(step.post, source.post_quote) else ""
+    if not (step.valid and supports(step.action, source.action_quote) and (before or behind)):
+        return None
+    return replace(source, pre_quote=before, post_quote=behind)
 
 
 def read_alignment(

@@ -95,6 +95,7 @@ def collection_metrics(collection: Collection, reducer: Reducer = ALONE) -> dict
         "prompt_tokens": sum(len(row.prompt_ids) for row in rows),
         "invalid": sum(not row.valid_action for row in rows),
         "cut": sum(row.finish_reason == "length" for row in rows),
+        "environment_s": sum(step.timings.env_s for episode in played for step in episode.steps),
         "repetition": sum(repeated_share(row.response_ids) for row in rows),
         "failures": len(collection.failures),
         "dropped": collection.dropped,
@@ -108,8 +109,9 @@ def collection_metrics(collection: Collection, reducer: Reducer = ALONE) -> dict
     }
     for name in ("response_tokens", "prompt_tokens", "invalid", "cut", "repetition"):
         found[name] = total[name] / total["rows"]
-    for name in ("failures", "dropped", "filtered"):
+    for name in ("failures", "dropped", "filtered", "environment_s"):
         found[name] = total[name]
+    found["tokens_in"], found["tokens_out"] = total["prompt_tokens"], total["response_tokens"]
     return {f"rollout/{name}": value for name, value in found.items()}
 
 
@@ -178,12 +180,17 @@ class Collector:
         self._on_episode = on_episode
         self._reducer = reducer
 
-    def collect(self, requests: Sequence[EpisodeRequest]) -> Collection:
+    def collect(self, requests: Sequence[EpisodeRequest], *, needed: bool = True) -> Collection:
         """Play every request.
+
+        Args:
+            requests: one for each trajectory.
+            needed: whether there is nothing to go on with where none of these is left.
 
         Raises:
             UsageError: a request has no ``agent_seed``, or two have the same.
-            EnvError: no trajectory is left on any rank, or a reward is not finite.
+            EnvError: no trajectory is left on any rank though one is needed, or a reward is not
+                finite.
         """
         seeds = {request.agent_seed for request in requests}
         if None in seeds or len(seeds) < len(requests):
@@ -206,7 +213,7 @@ class Collector:
         episodes = self._kept(requests, played)
         why = failures[-1].failure if failures else None
         told = self._reducer.gather([(len(episodes), why.message if why else "")])
-        if not any(left for left, _ in told):
+        if needed and not any(left for left, _ in told):
             last = max(told)[1]  # of a rank that had something to say
             raise EnvError(f"every trajectory failed, the last with: {last or 'nothing to play'}")
         return Collection(

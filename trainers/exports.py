@@ -17,20 +17,31 @@ from agentgym_suite.prompts import prompt_template
 from agentgym_suite.renderers import Renderer
 
 
-def generation_config(tokenizer: Any, *, rows: int, banned: Sequence[int] = ()) -> GenerationConfig:
+def generation_config(
+    tokenizer: Any,
+    *,
+    rows: int,
+    banned: Sequence[int] = (),
+    stop_ids: Sequence[int] = (),
+    temperature: float = 1.0,
+) -> GenerationConfig:
     """How a policy is decoded by whoever loads it: sampled as trained, rows without a word banned.
 
     Args:
         tokenizer: gives end and padding token.
         rows: rows of the network's output.
         banned: further ids that are never sampled.
+        stop_ids: ids that end a reply; none takes the tokenizer's end token alone.
+        temperature: that of the rollouts.
     """
     tail = range(len(tokenizer), rows)
     return GenerationConfig(
         do_sample=True,
-        temperature=1.0,
+        temperature=temperature,
+        top_k=0,  # transformers would sample from 50 tokens otherwise
+        top_p=1.0,
         bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
+        eos_token_id=list(stop_ids) if len(stop_ids) > 1 else tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
         suppress_tokens=sorted({*tail, *banned}) or None,
     )

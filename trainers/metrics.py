@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from agentgym_suite.errors import MissingExtra, TrainingError
 from agentgym_suite.files import explain_full_disk, make_folder, write_atomic
-from agentgym_suite.machine import peak_memory_mib
+from agentgym_suite.machine import peak_gpu_memory_mib, peak_memory_mib
 
 METRICS_FILE = "metrics.jsonl"
 FINAL = "final"
@@ -32,10 +33,13 @@ class MetricsLog:
     def __init__(self, folder: Path, *, tensorboard: bool = False) -> None:
         make_folder(folder)
         self._path = folder / METRICS_FILE
-        self._board = _open_board(folder / "tensorboard") if tensorboard else None
+        self._events = _board_writer(folder / "tensorboard") if tensorboard else None
+        self._board: Any = None
 
     def keep(self, iteration: int) -> None:
         """Forget the end, and what came after an iteration: a resumed run writes it anew."""
+        if self._events is not None:
+            self._board = self._events(purge_step=iteration + 1)
         lines = [
             line
             for line in read_metrics(self._path)
@@ -45,7 +49,7 @@ class MetricsLog:
         write_atomic(self._path, text.encode("utf-8"))
 
     def write(self, iteration: int, values: Mapping[str, float]) -> None:
-        """One iteration, with the most memory that this process has held so far.
+        """One iteration, with the most memory that this process has held, here and on its GPU.
 
         Raises:
             DiskFull: no space is left; a resumed run forgets what was written of the line.
@@ -53,6 +57,9 @@ class MetricsLog:
         peak = peak_memory_mib()
         if peak is not None:
             values = {**values, "peak_memory_mib": peak}
+        on_gpu = peak_gpu_memory_mib()
+        if on_gpu is not None:
+            values = {**values, "peak_gpu_memory_mib": on_gpu}
         with explain_full_disk(self._path), self._path.open("a", encoding="utf-8") as file:
             file.write(_line({"iteration": iteration, **values}))
         if self._board is not None:
@@ -106,17 +113,22 @@ def _line(values: Mapping[str, Any]) -> str:
     return json.dumps(values, sort_keys=True) + "\n"
 
 
-def _open_board(folder: Path) -> Any:
+def _board_writer(folder: Path) -> Callable[..., Any]:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         raise MissingExtra("train", "TensorBoard") from error
-    return SummaryWriter(str(folder))
+    return partial(SummaryWriter, str(folder))
 
 
 @contextmanager
-def timed(seconds: dict[str, float], name: str) -> Iterator[None]:
-    """Put down how long the block took."""
-    began = time.perf_counter()
+def timed(metrics: dict[str, float], name: str) -> Iterator[None]:
+    """Add what a block took to ``seconds/NAME``, and of the processor to ``cpu/NAME``."""
+    began, cpu = time.perf_counter(), time.process_time()
     yield
-    seconds[name] = time.perf_counter() - began
+    for kind, spent in (
+        ("seconds", time.perf_counter() - began),
+        ("cpu", time.process_time() - cpu),
+    ):
+        key = f"{kind}/{name}"
+        metrics[key] = metrics.get(key, 0.0) + spent

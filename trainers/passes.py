@@ -19,6 +19,7 @@ from agentgym_suite.trainers.algorithm import Algorithm, PolicyOutputs
 from agentgym_suite.trainers.batch import StepBatch
 from agentgym_suite.trainers.hidden_states import Ids, row_buckets
 from agentgym_suite.trainers.logprobs import Forward, boundary_margins, policy_outputs
+from agentgym_suite.trainers.metrics import timed
 from agentgym_suite.trainers.minibatch import idle
 from agentgym_suite.trainers.models import Reference, boundary_values, token_values
 from agentgym_suite.trainers.stats import ALONE, Reducer
@@ -40,6 +41,7 @@ def frozen_columns(
     most_tokens: int,
     reducer: Reducer,
     begin: Callable[[str], None],
+    seconds: dict[str, float],
 ) -> StepBatch:
     """Every column that an algorithm needs before it prepares a batch.
 
@@ -54,24 +56,29 @@ def frozen_columns(
         most_tokens: padded tokens at a time.
         reducer: tells ranks how often the others read.
         begin: told each pass before it begins.
+        seconds: gets what each pass took, see ``timed``.
     """
     how = (most_tokens, reducer)
     begin("the policy scores what was sampled")
-    batch = old_policy_pass(batch, policy, algorithm, forward, *how)
+    with timed(seconds, "old"):
+        batch = old_policy_pass(batch, policy, algorithm, forward, *how)
     if reference is not None:
         begin("the reference scores what was sampled")
-        with reference() as model:
+        with timed(seconds, "reference"), reference() as model:
             batch = reference_pass(batch, model, forward, *how)
     if critic is not None:
         begin("the critic values prompts")
-        kind = algorithm.needs.critic
-        batch = critic_pass(batch, critic, kind, *how, merge_append_only=forward.merge_append_only)
+        kind, merge = algorithm.needs.critic, forward.merge_append_only
+        with timed(seconds, "critic"):
+            batch = critic_pass(batch, critic, kind, *how, merge_append_only=merge)
     if algorithm.needs.bootstrap:
         begin("values behind trajectories that were cut")
-        batch = bootstrap_pass(batch, algorithm, policy, critic, forward, *how)
+        with timed(seconds, "bootstrap"):
+            batch = bootstrap_pass(batch, algorithm, policy, critic, forward, *how)
     if teacher is not None:
         begin("the teacher scores what was sampled")
-        batch = teacher_pass(batch, teacher, forward, *how)
+        with timed(seconds, "teacher"):
+            batch = teacher_pass(batch, teacher, forward, *how)
     return batch
 
 

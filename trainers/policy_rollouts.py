@@ -73,7 +73,7 @@ class PolicyRollouts:
             requests = plan_groups(
                 tasks, settings.rollouts, seed=run.seed, iteration=number, first=first
             )
-            return collector.collect(self.ranks.share(requests))
+            return collector.collect(self.ranks.share(requests), needed=first == 0)
 
         rounds = self.needs.resample_uniform_groups
         return play_groups(
@@ -81,7 +81,7 @@ class PolicyRollouts:
         )
 
     def evaluation(self, *, final: bool) -> Outcomes:
-        """What is won of training and unseen tasks, sampled as trained and greedy.
+        """What is won of training and unseen tasks, at temperature 1 and greedily.
 
         Args:
             final: more rounds.

@@ -29,7 +29,8 @@ def play_groups(
     """So many groups, those of equal scores drawn again.
 
     Args:
-        play: plays groups; a number belongs to one group of the iteration alone.
+        play: plays groups; a number belongs to one group of the iteration alone. Those that are
+            drawn again may all break, and are missing then.
         count: groups of the iteration, on all ranks.
         rounds: how often they are drawn again, at most; with 0 every group stays.
         config: makes scores of rewards.
@@ -44,12 +45,12 @@ def play_groups(
         return replace(parts[0], groups=count)
     equal, last = set[str](), set[str]()
     for left in range(rounds, -1, -1):
-        last = set(reducer.gather(sorted(equal_groups(parts[-1].rows, config))))
-        equal |= last
-        if not (last and left):
+        now = set(reducer.gather(sorted(equal_groups(parts[-1].rows, config))))
+        equal, last = equal | now, now or last
+        if not (now and left):
             break
-        parts.append(play(drawn, len(last)))
-        drawn += len(last)
+        parts.append(play(drawn, len(now)))
+        drawn += len(now)
     whole = joined(parts)
     played = reducer.gather(sorted({row.group_id for row in whole.rows}))
     gone = equal if equal < set(played) else equal - last

@@ -107,13 +107,16 @@ def make_analyzer(run: RunSettings, cache: Path) -> Analyzer:
     )
 
 
-def refuse_other_run(out: Path, configuration: Configuration, *, force: bool) -> None:
-    """See that a folder holds no run of other settings: nothing of it may be written over.
+def refuse_other_run(
+    out: Path, configuration: Configuration, tasks: Sequence[str], *, force: bool
+) -> None:
+    """See that a folder holds no run of other settings or tasks: nothing of it may be written over.
 
     Args:
         out: folder of the run.
         configuration: what is going to be trained there.
-        force: go on although the settings are others.
+        tasks: on what, in this order.
+        force: go on although they are others.
 
     Raises:
         UsageError: it does, naming a setting that differs.
@@ -125,12 +128,18 @@ def refuse_other_run(out: Path, configuration: Configuration, *, force: bool) ->
     try:
         record = json.loads(path.read_bytes())
         before, digest = record["configuration"], record["config_digest"]
+        seen = record["tasks"]["seen"]
         there = {**before["run"], **before["settings"], "algorithm": before["algorithm"]}
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise TrainingError(
             f"{path} is no record of a training ({error}); remove it, or choose another --out"
         ) from error
     if digest == configuration.digest:
+        if seen != json_digest(list(tasks)):
+            raise UsageError(
+                f"{out} holds a run on other tasks, or in another order; bring back the task list "
+                "or the data that it had, or train into another --out, or with --force"
+            )
         return
     now = configuration.as_dict()
     wanted = {**now["run"], **now["settings"], "algorithm": now["algorithm"]}
@@ -229,7 +238,7 @@ class Training:
 
     def _run(self, force: bool) -> Progress:
         run, played = self._configuration.run, self._played()
-        refuse_other_run(self._out, self._configuration, force=force)
+        refuse_other_run(self._out, self._configuration, played.tasks, force=force)
         self._refuse_overwriting()
         loaded = load_policy(self._start(played, force), device=self._ranks.load_device(run.device))
         if loaded.tokenizer is None:
@@ -260,7 +269,8 @@ class Training:
             def write() -> None:  # not before: what is refused must not stand in the way of a run
                 self._ranks.once(lambda: write_json_atomic(self._out / RUN_FILE, record))
 
-            return trainer.run(force=force, on_begin=write)
+            with closing(trainer):
+                return trainer.run(force=force, on_begin=write)
 
     def _refuse_overwriting(self) -> None:
         """The result takes the place of whatever lies where it is written."""

@@ -10,8 +10,9 @@ from pathlib import Path
 from agentgym_suite.engines.tokens import Sampling
 from agentgym_suite.engines.transformers_engine import TransformersEngine
 from agentgym_suite.episodes import EpisodeRequest, PlaySettings
+from agentgym_suite.errors import UsageError
 from agentgym_suite.files import Progress
-from agentgym_suite.prompts import StepPrompt
+from agentgym_suite.prompts import StepPrompt, prompt_template
 from agentgym_suite.rollouts import OnEpisode
 from agentgym_suite.trainers.cloning import CloningSettings, CloningStep, clone
 from agentgym_suite.trainers.collector import Collector, RolloutSettings, plan_groups
@@ -51,6 +52,9 @@ class StartSettings:
         cloning: how it is imitated.
         shape: size of the network.
         seed: of all chance.
+
+    Raises:
+        UsageError: the prompt asks for another reply than the bare command that is imitated.
     """
 
     env_id: str = "ALFWorld-v0"
@@ -67,6 +71,13 @@ class StartSettings:
     cloning: CloningSettings = field(default_factory=CloningSettings)
     shape: TinyShape = field(default_factory=TinyShape)
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if prompt_template(self.prompt).reply_format != "raw":
+            raise UsageError(
+                f"prompt {self.prompt!r} asks for more than the bare command that a cloned start "
+                "writes; use 'terse' or 'compact', or give a policy that knows it"
+            )
 
 
 def make_start(

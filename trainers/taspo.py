@@ -130,7 +130,8 @@ class Taspo(GroupNormalised[TaspoConfig]):
             elif config.allocation == "action":
                 credited = turn_weights(advantage, lines, settings)
                 reason = credited.fallback
-                spread.append(credited.weights)
+                if not reason:
+                    spread.append(credited.weights)
                 for number, weight in zip(chain, credited.weights, strict=True):
                     weights[number] = weight
             else:

@@ -111,8 +111,7 @@ class Trainer:
         tensorboard: bool = False,
     ) -> None:
         run, settings = configuration.run, configuration.settings
-        self.configuration = configuration
-        self.algorithm = configuration.make_algorithm()
+        self.configuration, self.algorithm = configuration, configuration.make_algorithm()
         check_teacher(self.algorithm, privileged, teacher)
         refuse_unfit(self.algorithm, policy, tokenizer)
         check_ranks(configuration, ranks.size)
@@ -135,7 +134,7 @@ class Trainer:
             add_adapter(policy, lora_settings(run))
             if critic is not None:
                 add_adapter(critic, lora_settings(run), heads=("score",))
-        suppressed = tuple(policy.generation_config.suppress_tokens or ())
+        suppressed = policy.generation_config.suppress_tokens or ()
         banned = tuple(sorted({*suppressed, *(value_ids or ())}))
         self.teacher: Teacher | None = None
         if needs.teacher == "model":
@@ -159,14 +158,13 @@ class Trainer:
         if critic is not None and isinstance(settings, CriticConfig):
             self.learners["critic"] = self._learner(critic, settings.critic_learning_rate)
         self.engine = make_rollout_engine(run, self.sampled, tokenizer, banned, out, ranks)
-        hint = privileged.tokens if privileged else 0
         self.rollouts = make_rollouts(
             configuration,
             played,
             self.engine,
             banned,
             needs,
-            hint=hint,
+            hint=privileged.tokens if privileged else 0,
             ranks=ranks,
             progress=progress,
         )
@@ -198,9 +196,13 @@ class Trainer:
         values = {FINAL: 1.0, **success_rates(outcomes)}
         self._log.write(self.progress.iteration, values)
         self._on_iteration(self.progress.iteration, values)
-        self._log.close()
         self._ranks.once(lambda: self._finished(outcomes))
         return self.progress
+
+    def close(self) -> None:
+        """Release the engine and finish the log; nothing is trained any more."""
+        self.engine.close()
+        self._log.close()
 
     def _budget_left(self) -> bool:
         run, spent = self.configuration.run, self.progress
@@ -213,9 +215,12 @@ class Trainer:
     def export(self, folder: Path) -> None:
         """Write the policy as it samples now, as evaluation and other engines load it."""
         rows = self.sampled.get_output_embeddings().weight.shape[0]
-        banned = self.forward.banned_ids
         self.sampled.generation_config = generation_config(
-            self.tokenizer, rows=len(self.tokenizer), banned=[i for i in banned if i < rows]
+            self.tokenizer,
+            rows=len(self.tokenizer),
+            banned=[number for number in self.forward.banned_ids if number < rows],
+            stop_ids=self.engine.tokenizer.stop_ids,
+            temperature=self.configuration.run.temperature,
         )
         policy = merged(self.sampled)
         save_policy(folder, policy, self.tokenizer, prompt=self.configuration.run.prompt)
@@ -269,23 +274,22 @@ class Trainer:
         )
         played = collection_metrics(collection, self._reducer)
         values = {**played, **told, **prepared.metrics, **learned}
-        values |= {f"seconds/{name}": value for name, value in seconds.items()}
+        values |= seconds
         values["padding"] = padding_share(
             batch, run.micro_tokens, self._reducer, merge_append_only=self.forward.merge_append_only
         )
         if run.evaluate_every and number % run.evaluate_every == 0:
             values |= success_rates(self._evaluated(final=False))
-        steps = float(self.learners["policy"].steps)
-        values |= {**self.progress.metrics, "optimizer_steps": steps}
+        values |= self.progress.metrics
+        values["optimizer_steps"] = float(self.learners["policy"].steps)
         self._log.write(number, values)
         if number % run.checkpoint_every == 0:
             self._checkpoint()
         self._on_iteration(self.progress.iteration, values)
 
     def _scored(self, collection: Collection, number: int) -> tuple[StepBatch, dict[str, float]]:
-        """The batch with every frozen column that the algorithm needs, and what was told."""
-        needs = self.algorithm.needs
-        rows = collection.rows
+        """The batch with every frozen column that the algorithm needs, and what to log of it."""
+        needs, rows = self.algorithm.needs, collection.rows
         allowed = min(self.configuration.run.max_staleness, number - 1)
         told = staleness(rows, [self._version(number - 1 - age) for age in range(allowed + 1)])
         if needs.teacher == "privileged" and self._privileged is not None:
@@ -307,6 +311,7 @@ class Trainer:
             most_tokens=self.configuration.run.micro_tokens,
             reducer=self._reducer,
             begin=partial(self._begin, number),
+            seconds=told,
         )
         return batch, told
 

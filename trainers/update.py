@@ -79,8 +79,8 @@ class Learner:
         if not math.isfinite(norm):
             self.optimizer.zero_grad(set_to_none=True)
             raise TrainingError(
-                f"the gradient of optimizer step {self.steps + 1} has norm {norm}; the weights "
-                "are unchanged: lower the learning rate, or go on from an earlier checkpoint"
+                f"the gradient of optimizer step {self.steps + 1} has norm {norm}, and the step "
+                "is not taken; lower the learning rate, or go on from an earlier checkpoint"
             )
         self.steps += 1
         rate = self.learning_rate * min(1.0, self.steps / max(1, self.warmup))
@@ -149,7 +149,7 @@ def update_policy(
         teacher: whose distributions the algorithm compares with, where it does.
 
     Raises:
-        TrainingError: a loss or the gradient is not finite; the weights are as they were.
+        TrainingError: a loss or the gradient is not finite; the step is not taken.
     """
     needs, model = algorithm.needs, learner.model
     micros, sums = _counted(
@@ -199,7 +199,7 @@ def update_critic(
     """One step of the critic on a prepared mini-batch; ``merge_append_only`` as in ``Forward``.
 
     Raises:
-        TrainingError: a loss or the gradient is not finite; the weights are as they were.
+        TrainingError: a loss or the gradient is not finite; the step is not taken.
     """
     critic = learner.model
     micros, sums = _counted(
@@ -248,11 +248,11 @@ def _descend(
         loss = share(micro)
         if not math.isfinite(float(loss.total.detach())):
             learner.optimizer.zero_grad(set_to_none=True)
-            first = micro.rows[0]
+            rows = ", ".join(f"{row.trajectory_id}#{row.step_index}" for row in micro.rows)
             raise TrainingError(
-                f"the loss of {len(micro)} rows from trajectory {first.trajectory_id!r}, step "
-                f"{first.step_index} on, is {float(loss.total.detach())}; the weights are "
-                "unchanged: lower the learning rate, or go on from an earlier checkpoint"
+                f"the loss of optimizer step {learner.steps + 1} is "
+                f"{float(loss.total.detach())} over the rows {rows}, and the step is not taken; "
+                "lower the learning rate, or go on from an earlier checkpoint"
             )
         loss.total.backward()
         if loss.ratio_range is not None:

@@ -21,7 +21,7 @@ from agentgym_suite.trainers import run_checks
 from agentgym_suite.trainers.exports import save_policy
 from agentgym_suite.trainers.live_view import TrainingView
 from agentgym_suite.trainers.metrics import METRICS_FILE
-from agentgym_suite.trainers.running import START_FILE
+from agentgym_suite.trainers.running import RUN_FILE, START_FILE
 from tests.trainers.tiny_training import policy
 
 ENV_ID = "CountingForBadTraining-v0"
@@ -311,6 +311,13 @@ def test_nothing_of_another_run_is_written_over(
     assert "holds a run of another configuration, with gamma 0.95 instead of 0.5" in said
     said = told(command(start, out, algorithm="ppo"), capsys)
     assert "algorithm 'capo' instead of 'ppo'" in said
+    record = json.loads((out / RUN_FILE).read_text("utf-8"))
+    record["tasks"]["seen"] = "sha256:of other tasks"
+    whole = (out / RUN_FILE).read_bytes()
+    (out / RUN_FILE).write_text(json.dumps(record), "utf-8")
+    said = told(command(start, out, "--set", "checkpoint_every=9"), capsys)
+    assert "holds a run on other tasks, or in another order" in said
+    (out / RUN_FILE).write_bytes(whole)
     assert before == {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     forced = command(start, out, "--set", "checkpoint_every=1", "--set", "lora_rank=2", "--force")
     checkpoint = command(start, out, "--set", "checkpoint_every=1")

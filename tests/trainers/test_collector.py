@@ -47,7 +47,11 @@ def engine() -> TransformersEngine:
 
 
 def collect(
-    engine: TransformersEngine, make_env: Any = counting, rollouts: int = 3, **changes: Any
+    engine: TransformersEngine,
+    make_env: Any = counting,
+    rollouts: int = 3,
+    needed: bool = True,
+    **changes: Any,
 ) -> Collection:
     settings = RolloutSettings(
         env_id="Counting-v0",
@@ -55,7 +59,8 @@ def collect(
         sampling=Sampling(max_new_tokens=5, stop_ids=engine.tokenizer.stop_ids),
     )
     collector = Collector(make_env, engine, engine.tokenizer, replace(settings, **changes))
-    return collector.collect(plan_groups(TASKS[:3], rollouts, seed=5, iteration=2))
+    requests = plan_groups(TASKS[:3], rollouts, seed=5, iteration=2)
+    return collector.collect(requests, needed=needed)
 
 
 def test_every_trajectory_becomes_rows_with_the_ids_that_were_sampled(
@@ -118,6 +123,8 @@ def test_nothing_left_is_an_error(engine: TransformersEngine) -> None:
     Fragile.left = 10_000
     with pytest.raises(EnvError, match="every trajectory failed.*the machine broke"):
         collect(engine, make_env=Fragile, attempts=1)
+    spared = collect(engine, needed=False, make_env=Fragile, attempts=1)
+    assert spared.rows == spared.episodes == () and spared.dropped == 9
     Fragile.left = 0
 
 

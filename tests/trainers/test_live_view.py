@@ -134,6 +134,9 @@ def test_every_metric_is_explained(algorithm: str, tmp_path: Path) -> None:
     logged = {name for line in read_metrics(tmp_path / METRICS_FILE) for name in line}
     buckets = re.compile(r"length/\d+\+/")
     names = {buckets.sub("length/N+/", name) for name in logged} - {"iteration"}
+    spent = {name.removeprefix("cpu/") for name in names if name.startswith("cpu/")}
+    assert {f"seconds/{name}" for name in spent} <= names and "old" in spent
+    names -= {f"cpu/{name}" for name in spent}
     beside = {f"length/N+/{name}" for name in ("sum", "square", "out_of_range", "active")}
     assert sorted(names - explained - beside) == []
     assert {"entropy", "rollout/repetition"} <= logged

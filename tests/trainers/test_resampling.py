@@ -180,3 +180,19 @@ def test_a_stopped_run_draws_as_if_it_had_not_stopped(tmp_path: Path) -> None:
     assert resumed.progress.tasks_drawn == whole.progress.tasks_drawn
     pairs = zip(weights(whole), weights(resumed), strict=True)
     assert all(torch.equal(one, other) for one, other in pairs)
+
+
+def test_a_group_that_broke_when_it_was_drawn_again_ends_nothing() -> None:
+    """The first round needs a trajectory; a later one may have none, and counts its steps."""
+    player = Player([[0.0, 1.0], [1.0, 1.0]])
+
+    def play(first: int, count: int) -> Collection:
+        if first == 0:
+            return player(first, count)
+        return Collection((), (), (), dropped=2, env_steps=7)
+
+    found = play_groups(play, 2, rounds=3, config=DAPO, reducer=OneRank())
+    assert {row.group_id for row in found.rows} == {"0"}
+    assert found.dropped == 2 and found.env_steps == player(0, 2).env_steps + 7
+    player.scores = [[0.0, 0.0], [1.0, 1.0]]
+    assert kept(play_groups(play, 2, rounds=3, config=DAPO, reducer=OneRank())) == ["0", "1"]

@@ -17,6 +17,7 @@ pytest.importorskip("transformers")
 from agentgym_suite.cli import main
 from agentgym_suite.engines.loading import weights_digest
 from agentgym_suite.engines.transformers_engine import TransformersEngine
+from agentgym_suite.errors import UsageError
 from agentgym_suite.files import json_digest
 from agentgym_suite.prompts import Message
 from agentgym_suite.renderers import Renderer
@@ -215,3 +216,10 @@ def test_a_start_knows_the_words_of_its_tasks_and_is_loaded_as_any_policy(tmp_pa
     for target in range(11, 15):
         shown = Message("user", f"now count {target} did add[3] | add[2]")
         assert unknown not in engine.tokenizer.chat_ids([shown])
+
+
+@pytest.mark.parametrize("prompt", ["capo", "verl_agent", "react", "search_r1"])
+def test_a_start_is_cloned_for_prompts_that_ask_for_a_bare_command(prompt: str) -> None:
+    assert StartSettings(prompt="compact").prompt == "compact"
+    with pytest.raises(UsageError, match=f"prompt '{prompt}' asks for more than the bare command"):
+        StartSettings(prompt=prompt)

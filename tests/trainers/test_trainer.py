@@ -14,10 +14,12 @@ pytest.importorskip("transformers")
 import torch
 
 from agentgym_suite.engines.transformers_engine import TransformersEngine
-from agentgym_suite.errors import TrainingError, UsageError
+from agentgym_suite.errors import EngineError, TrainingError, UsageError
 from agentgym_suite.trainers.checkpoints import checkpoints
 from agentgym_suite.trainers.metrics import METRICS_FILE, read_metrics
-from tests.trainers.tiny_training import policy, stopped, trainer
+from agentgym_suite.trainers.task_lists import Played
+from agentgym_suite.trainers.trainer import Trainer
+from tests.trainers.tiny_training import TASKS, configuration, counting, policy, stopped, trainer
 
 
 def weights(model: Any) -> list[torch.Tensor]:
@@ -49,8 +51,29 @@ def test_the_export_is_loaded_and_decodes_as_the_trained_policy(tmp_path: Path) 
     engine = TransformersEngine.load(tmp_path / "policy", device="cpu")
     assert same(weights(training.policy), weights(engine._open().module))
     rows = training.policy.get_output_embeddings().weight.shape[0]
-    banned = engine._open().module.generation_config.suppress_tokens
-    assert banned == [rows - 2, rows - 1] == list(training.forward.banned_ids)
+    decoding = engine._open().module.generation_config
+    assert decoding.suppress_tokens == [rows - 2, rows - 1] == list(training.forward.banned_ids)
+    assert (decoding.temperature, decoding.top_k, decoding.top_p) == (1.0, 0, 1.0)
+
+
+def test_an_export_ends_where_the_rollouts_did_and_has_their_temperature(tmp_path: Path) -> None:
+    model, tokenizer = policy()
+    model.generation_config.eos_token_id = [tokenizer.eos_token_id, 5]
+    settings = configuration("grpo", temperature=0.7)
+    training = Trainer(settings, model, tokenizer, Played(counting, TASKS), tmp_path)
+    stops = training.engine.tokenizer.stop_ids
+    assert set(stops) == {tokenizer.eos_token_id, 5}
+    training.export(tmp_path / "exported")
+    engine = TransformersEngine.load(tmp_path / "exported", device="cpu")
+    assert engine.tokenizer.stop_ids == stops
+    assert engine._open().module.generation_config.temperature == 0.7
+
+
+def test_who_is_closed_trains_no_more_and_has_no_engine(tmp_path: Path) -> None:
+    training = trainer("grpo", tmp_path, budget_steps=1)
+    training.close()
+    with pytest.raises(EngineError, match="the engine is closed"):
+        training.run()
 
 
 def test_the_same_run_is_the_same_to_the_bit(tmp_path: Path) -> None:
