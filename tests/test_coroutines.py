@@ -5,12 +5,21 @@ from __future__ import annotations
 import asyncio
 import signal
 from asyncio import runners
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from agentgym_suite.coroutines import complete
+
+
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """Ctrl-C is heard, as it is not in what a shell starts in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 async def worth(value: int) -> int:

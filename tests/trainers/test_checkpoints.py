@@ -133,7 +133,7 @@ def test_a_gradient_that_is_no_number_moves_nothing() -> None:
     one = learner()
     before = {name: weight.clone() for name, weight in one.model.state_dict().items()}
     next(one.model.parameters()).grad = torch.full_like(next(one.model.parameters()), float("inf"))
-    with pytest.raises(TrainingError, match="optimizer step 1.*unchanged"):
+    with pytest.raises(TrainingError, match="optimizer step 1 .*the step is not taken"):
         one.step()
     assert all(torch.equal(before[name], w) for name, w in one.model.state_dict().items())
     assert one.steps == 0

@@ -53,7 +53,10 @@ AHEAD = Job(
     },
 )
 FEW_STEPS, MORE_STEPS = 128, 300
-NOT_LEARNED = ("seconds/", "wall_s", "cpu_s", "peak_memory_mib", "padding", "hints/")
+NOT_LEARNED = (
+    *("seconds/", "cpu/", "rollout/environment_s", "wall_s", "cpu_s"),
+    *("peak_memory_mib", "padding", "hints/"),
+)
 
 
 def all_algorithms(ranks: Ranks, out: Path) -> State:
