@@ -35,13 +35,14 @@ def generation_config(
         temperature: that of the rollouts.
     """
     tail = range(len(tokenizer), rows)
+    ends = list(stop_ids) or [tokenizer.eos_token_id]
     return GenerationConfig(
         do_sample=True,
         temperature=temperature,
         top_k=0,  # transformers would sample from 50 tokens otherwise
         top_p=1.0,
         bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=list(stop_ids) if len(stop_ids) > 1 else tokenizer.eos_token_id,
+        eos_token_id=ends if len(ends) > 1 else ends[0],
         pad_token_id=tokenizer.pad_token_id,
         suppress_tokens=sorted({*tail, *banned}) or None,
     )

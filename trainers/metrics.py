@@ -39,6 +39,7 @@ class MetricsLog:
     def keep(self, iteration: int) -> None:
         """Forget the end, and what came after an iteration: a resumed run writes it anew."""
         if self._events is not None:
+            self.close()
             self._board = self._events(purge_step=iteration + 1)
         lines = [
             line
@@ -63,8 +64,10 @@ class MetricsLog:
         with explain_full_disk(self._path), self._path.open("a", encoding="utf-8") as file:
             file.write(_line({"iteration": iteration, **values}))
         if self._board is not None:
+            # the end is behind its iteration, so that a resumed run forgets it here, too
+            step = iteration + (FINAL in values)
             for name, value in values.items():
-                self._board.add_scalar(name, value, iteration)
+                self._board.add_scalar(name, value, step)
 
     def close(self) -> None:
         """Finish TensorBoard's files."""

@@ -20,6 +20,7 @@ from agentgym_suite.trainers.ranks import Ranks
 from agentgym_suite.trainers.registry import make_algorithm
 from agentgym_suite.trainers.run_settings import Configuration, RunSettings
 from agentgym_suite.trainers.sapo_ar import SapoArConfig
+from agentgym_suite.trainers.starts import StartSettings
 from agentgym_suite.trainers.stats import Reducer
 from agentgym_suite.trainers.taspo import TaspoConfig
 
@@ -40,6 +41,8 @@ def check_beforehand(configuration: Configuration, ranks: Ranks, *, tensorboard:
     run, settings = configuration.run, configuration.settings
     check_group(make_algorithm(configuration.algorithm, configuration.preset, **vars(settings)))
     check_ranks(configuration, ranks.size)
+    if configuration.preset == "tiny" and not run.policy:
+        StartSettings(prompt=run.prompt)  # refuses what a start cannot be cloned for
     wanted = (
         (tensorboard, "tensorboard", "train", "TensorBoard"),
         (run.engine == "vllm" and not run.servers, "vllm", "vllm", "the engine vllm"),

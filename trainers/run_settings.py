@@ -163,7 +163,8 @@ class RunSettings:
     iterations: int = setting(0, "iterations that training may take; 0 leaves it to the steps")
     concurrency: int = setting(256, "most episodes in flight")
     episode_timeout_s: float = setting(
-        600.0, "wall-clock bound of one episode, waiting for replies included"
+        600.0,
+        "wall-clock bound of an episode, waiting for replies included, and of a server's answer",
     )
     attempts: int = setting(3, "how often a broken trajectory is played before it is dropped")
     micro_tokens: int = setting(16_384, "padded tokens of a micro-batch")

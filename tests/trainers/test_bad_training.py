@@ -160,6 +160,7 @@ def test_an_algorithm_that_cannot_be_is_named(
         ("sapo_ar", ("--set", "lora_rank=4"), "every value would stay 0; set init_value_rows"),
         ("sapo_ar", ("--set", "reward=verl_agent"), "would be punished twice; set c_inv to 0"),
         ("grpo", ("--set", "reward=verl_agent"), "punished twice; set invalid_penalty to 0"),
+        ("grpo", ("--set", "prompt=capo"), "asks for more than the bare command"),
         (
             "opsd",
             (

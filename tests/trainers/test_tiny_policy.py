@@ -22,7 +22,7 @@ from agentgym_suite.episodes import EpisodeRequest, PlaySettings
 from agentgym_suite.errors import UsageError
 from agentgym_suite.prompts import Message, StepPrompt
 from agentgym_suite.trainers.demonstrations import cover, noisy_teacher, play_all
-from agentgym_suite.trainers.exports import save_policy
+from agentgym_suite.trainers.exports import generation_config, save_policy
 from agentgym_suite.trainers.task_lists import select_tasks
 from agentgym_suite.trainers.tiny_policy import (
     SPECIAL_TOKENS,
@@ -73,6 +73,13 @@ def test_the_network_has_a_third_of_a_million_weights_and_two_rows_more_than_wor
     assert 300_000 < sum(weight.numel() for weight in model.parameters()) < 400_000
     assert model.get_output_embeddings().weight.shape[0] == len(tokenizer) + 2
     assert model.generation_config.suppress_tokens == [len(tokenizer), len(tokenizer) + 1]
+
+
+def test_the_ids_that_end_a_reply_are_exported_whatever_the_tokenizer_says() -> None:
+    tokenizer = build_tokenizer(TEXTS)
+    end, rows = tokenizer.eos_token_id, len(tokenizer) + 2
+    for stops, wanted in (((), end), ((5,), 5), ((2, 5), [2, 5])):
+        assert generation_config(tokenizer, rows=rows, stop_ids=stops).eos_token_id == wanted
 
 
 def test_a_saved_policy_is_loaded_as_any_model_and_never_samples_a_value_row(
