@@ -35,6 +35,9 @@ VERL_AGENT: Preset = {
 }
 """What the baselines of verl-agent's public scripts share, those for ALFWorld."""
 
+ONE_WAY = "share_prefix and merge_append_only are two ways to compute a prompt once; set one"
+"""What whoever is asked for both says."""
+
 ABOVE_ZERO = (math.ulp(0.0), math.inf)
 """Bounds of a number that may be anything but 0 or less."""
 

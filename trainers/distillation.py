@@ -56,20 +56,18 @@ class DistillationConfig(AlgorithmConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("reward_scale", "invalid_penalty", "aggregation"):
+        unread = dict.fromkeys(
+            ("reward_scale", "invalid_penalty", "aggregation"),
+            "and distillation uses no rewards and has one mean, over the tokens that the teacher "
+            "scored",
+        )
+        unread |= dict.fromkeys(
+            _NOT_READ[self.objective], f"which objective {self.objective!r} does not read"
+        )
+        for name, why in unread.items():
             value, default = getattr(self, name), getattr(type(self), name)
             if value != default:
-                raise UsageError(
-                    f"{name} is {value!r}, and distillation uses no rewards and has one mean, over "
-                    f"the tokens that the teacher scored; leave it at {default!r}"
-                )
-        for name in _NOT_READ[self.objective]:
-            value, default = getattr(self, name), getattr(type(self), name)
-            if value != default:
-                raise UsageError(
-                    f"{name} is {value!r}, which objective {self.objective!r} does not read; leave "
-                    f"it at {default!r}, or choose the other objective"
-                )
+                raise UsageError(f"{name} is {value!r}, {why}; leave it at {default!r}")
         if self.kl_coef and self.kl_place == "reward":
             raise UsageError(
                 "kl_place is 'reward', and distillation uses no rewards; set it to 'loss', or "

@@ -17,10 +17,9 @@ from transformers import DynamicCache
 
 from agentgym_suite.engines.cached_rows import cache_keyword
 from agentgym_suite.errors import UsageError
+from agentgym_suite.trainers.config import ONE_WAY
 
 Ids = Sequence[int]
-
-ONE_WAY = "share_prefix and merge_append_only are two ways to compute a prompt once; set one"
 
 
 def length_buckets(sizes: Sequence[int], most_tokens: int) -> list[list[int]]:

@@ -18,7 +18,8 @@ from torch.utils.checkpoint import checkpoint
 from agentgym_suite.errors import UsageError
 from agentgym_suite.trainers.algorithm import PolicyOutputs
 from agentgym_suite.trainers.batch import StepBatch
-from agentgym_suite.trainers.hidden_states import ONE_WAY, Ids, boundary_states
+from agentgym_suite.trainers.config import ONE_WAY
+from agentgym_suite.trainers.hidden_states import Ids, boundary_states
 from agentgym_suite.trainers.losses import Divergence, full_divergence
 from agentgym_suite.trainers.reading import reads_weights
 from agentgym_suite.trainers.teachers import Teacher

@@ -116,7 +116,8 @@ class PolicyGradient(Generic[Config]):
         if config.invalid_penalty and config.invalid_penalty_place == "advantage":
             penalties = config.invalid_penalty * invalid_rows(batch)
             advantages = advantages - over_tokens(penalties, mask)
-        _check_finite(batch, advantages)
+        advice = "look at the batch's frozen values and log-ratios"
+        _check_finite(batch, advantages, "the advantage", advice)
         weights = torch.ones(len(batch), dtype=torch.float64)
         if config.aggregation == "traj-nested":
             weights = self._nested_weights(batch, reducer)
@@ -328,26 +329,19 @@ def _check_frozen(batch: StepBatch) -> None:
     real = ~batch.is_pad
     for name in ("v_old", "q_old", "bootstrap", "token_values", "old_logprobs", "ref_logprobs"):
         column = getattr(batch, name)
-        if column is None:
-            continue
-        read = real if column.dim() == 1 else batch.response_mask & real[:, None]
-        broken = (~torch.isfinite(column) & read).reshape(len(batch), -1).any(1).nonzero().flatten()
-        if len(broken):
-            number = int(broken[0])
-            row = batch.rows[number]
-            raise UsageError(
-                f"{name} of row {number} (trajectory {row.trajectory_id!r}, step "
-                f"{row.step_index}) is not finite; look at the network that it comes from"
-            )
+        if column is not None:
+            read = real if column.dim() == 1 else batch.response_mask & real[:, None]
+            advice = "look at the network that it comes from"
+            _check_finite(batch, column.masked_fill(~read, 0.0), name, advice)
 
 
-def _check_finite(batch: StepBatch, advantages: Tensor) -> None:
-    broken = (~torch.isfinite(advantages)).any(1).nonzero().flatten().tolist()
+def _check_finite(batch: StepBatch, values: Tensor, name: str, advice: str) -> None:
+    broken = (~torch.isfinite(values)).reshape(len(batch), -1).any(1).nonzero().flatten().tolist()
     if broken:
         row = batch.rows[broken[0]]
         raise UsageError(
-            f"the advantage of row {broken[0]} (trajectory {row.trajectory_id!r}, step "
-            f"{row.step_index}) is not finite; look at the batch's frozen values and log-ratios"
+            f"{name} of row {broken[0]} (trajectory {row.trajectory_id!r}, step "
+            f"{row.step_index}) is not finite; {advice}"
         )
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from agentgym_suite.engines.tokens import ChatTokenizer
 from agentgym_suite.trainers.action_span import ACTION_RULES, step_action_mask
 from agentgym_suite.trainers.collector import Collection
+from agentgym_suite.trainers.config import AlgorithmConfig
 from agentgym_suite.trainers.hinting import Hinting
 from agentgym_suite.trainers.privileged import PiPosition, Render, teacher_rows
+from agentgym_suite.trainers.resampling import equal_groups
 from agentgym_suite.trainers.rows import StepRow, trajectory_id
 
 
@@ -26,8 +27,7 @@ class Privileged:
         tokens: budget of the privileged text.
         position: where it stands in the teacher's prompt.
         render: messages to the prompt's ids as in the rollout, for position ``user_turn``.
-        uniform_groups: whether the teacher also scores groups whose trajectories all earned the
-            same.
+        mixed_by: the settings that make scores, where groups of equal scores are not taught.
     """
 
     hinting: Hinting
@@ -37,7 +37,7 @@ class Privileged:
     tokens: int
     position: PiPosition = "prefix"
     render: Render | None = None
-    uniform_groups: bool = True
+    mixed_by: AlgorithmConfig | None = None
 
     def told(
         self, collection: Collection, iteration: int
@@ -72,7 +72,7 @@ class Privileged:
         read = teacher_rows(
             rows,
             self.encode,
-            wanted=None if self.uniform_groups else [not one for one in in_uniform_group(rows)],
+            wanted=in_mixed_group(rows, self.mixed_by) if self.mixed_by else None,
             budget=self.tokens,
             position=self.position,
             messages=[step.messages for step in played],
@@ -84,19 +84,7 @@ class Privileged:
         return tuple(rows), metrics
 
 
-def in_uniform_group(rows: Sequence[StepRow]) -> list[bool]:
-    """Whether all trajectories of each row's group earned the same.
-
-    What a trajectory earned are its rewards and its invalid actions, which may cost something.
-
-    Args:
-        rows: of whole groups, in any order.
-    """
-    earned: dict[str, dict[str, tuple[float, int]]] = defaultdict(dict)
-    for row in sorted(rows, key=lambda row: row.step_index):
-        reward, invalid = earned[row.group_id].get(row.trajectory_id, (0.0, 0))
-        earned[row.group_id][row.trajectory_id] = (
-            reward + row.reward,
-            invalid + (not row.valid_action),
-        )
-    return [len(set(earned[row.group_id].values())) == 1 for row in rows]
+def in_mixed_group(rows: Sequence[StepRow], config: AlgorithmConfig) -> list[bool]:
+    """Whether the trajectories of each row's group have different scores, see ``equal_groups``."""
+    equal = equal_groups(rows, config)
+    return [row.group_id not in equal for row in rows]

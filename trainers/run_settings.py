@@ -23,6 +23,7 @@ from agentgym_suite.rewards import reward_preset
 from agentgym_suite.trainers.algorithm import Algorithm
 from agentgym_suite.trainers.config import (
     ABOVE_ZERO,
+    ONE_WAY,
     AlgorithmConfig,
     AlignMode,
     Preset,
@@ -196,9 +197,7 @@ class RunSettings:
         if self.share_prefix and self.recompute:
             raise UsageError("recompute would fill a shared prefix twice; set share_prefix = false")
         if self.share_prefix and self.merge_append_only:
-            raise UsageError(
-                "share_prefix and merge_append_only are two ways to compute a prompt once; set one"
-            )
+            raise UsageError(ONE_WAY)
         if bool(self.analyzer_url) != bool(self.analyzer_model):
             raise UsageError("analyzer_url and analyzer_model belong together; give both or none")
         reward_preset(self.reward)

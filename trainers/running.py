@@ -361,7 +361,7 @@ class Training:
         run, settings = self._configuration.run, self._configuration.settings
         if not isinstance(settings, PrivilegedConfig) or settings.pi_source == "none":
             return None
-        chat = TransformersChatTokenizer(tokenizer)
+        chat, made = TransformersChatTokenizer(tokenizer), self._configuration.make_algorithm()
         hinting = Hinting(
             analyzer,
             analyzer_settings(self._configuration),
@@ -377,7 +377,7 @@ class Training:
             settings.pi_tokens,
             settings.pi_position,
             chat.chat_ids,
-            uniform_groups=self._configuration.make_algorithm().needs.teacher_of_uniform_groups,
+            mixed_by=None if made.needs.teacher_of_uniform_groups else settings,
         )
 
     def _own(self, name: str) -> str:

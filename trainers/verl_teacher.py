@@ -22,9 +22,10 @@ from verl.workers.utils.padding import response_from_nested
 
 from agentgym_suite.episodes import Episode
 from agentgym_suite.trainers.batch import StepBatch
+from agentgym_suite.trainers.config import AlgorithmConfig
 from agentgym_suite.trainers.hinting import Hinting
 from agentgym_suite.trainers.privileged import plain_encode, teacher_rows
-from agentgym_suite.trainers.privileged_rows import in_uniform_group
+from agentgym_suite.trainers.privileged_rows import in_mixed_group
 from agentgym_suite.trainers.rows import StepRow
 from agentgym_suite.trainers.verl_rows import EPISODE
 
@@ -41,7 +42,7 @@ class Rescoring:
         actor: veRL's worker group, with the weights that played.
         temperature: that of the rollouts.
         pi_tokens: budget of a privileged text.
-        uniform_groups: as in ``Privileged``.
+        mixed_by: as in ``Privileged``.
     """
 
     hinting: Hinting
@@ -49,7 +50,7 @@ class Rescoring:
     actor: Any
     temperature: float
     pi_tokens: int
-    uniform_groups: bool = True
+    mixed_by: AlgorithmConfig | None = None
 
     def told(
         self, batch: StepBatch, carried: Sequence[dict[str, Any]], iteration: int
@@ -73,7 +74,7 @@ class Rescoring:
         made = teacher_rows(
             rows,
             plain_encode(self.tokenizer),
-            wanted=None if self.uniform_groups else [not one for one in in_uniform_group(rows)],
+            wanted=in_mixed_group(rows, self.mixed_by) if self.mixed_by else None,
             budget=self.pi_tokens,
         )
         column = torch.full(batch.response_mask.shape, float("nan"), dtype=torch.float64)

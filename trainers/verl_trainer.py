@@ -94,7 +94,7 @@ class StepTrainer(PPOTrainerSync):  # type: ignore[misc]
             self.actor_rollout_wg,
             self.config.actor_rollout_ref.rollout.temperature,
             settings.pi_tokens,
-            uniform_groups=self.algorithm.needs.teacher_of_uniform_groups,
+            mixed_by=None if self.algorithm.needs.teacher_of_uniform_groups else settings,
         )
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:

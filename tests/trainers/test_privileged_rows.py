@@ -30,11 +30,12 @@ from agentgym_suite.trainers.metrics import METRICS_FILE, read_metrics
 from agentgym_suite.trainers.offline_analyzers import NullAnalyzer
 from agentgym_suite.trainers.passes import scored, teacher_pass
 from agentgym_suite.trainers.privileged import pi_block, with_pi
-from agentgym_suite.trainers.privileged_rows import Privileged, in_uniform_group
+from agentgym_suite.trainers.privileged_rows import Privileged, in_mixed_group
 from agentgym_suite.trainers.registry import make_algorithm
 from agentgym_suite.trainers.rows import trajectory_id
 from agentgym_suite.trainers.run_checks import analyzer_settings
 from agentgym_suite.trainers.running import Training
+from agentgym_suite.trainers.taspo import TaspoConfig
 from agentgym_suite.trainers.teachers import own_teacher
 from tests.trainers.tiny_training import (
     PLAY,
@@ -105,18 +106,17 @@ def test_a_group_that_earned_the_same_is_scored_where_its_advantage_does_not_mat
         for row in collection.rows
     )
     shown = replace(collection, rows=rows)
-    source = privileged(tokenizer)
-    scored_of = {
-        uniform: {
-            row.group_id
-            for row in replace(source, uniform_groups=uniform).told(shown, 1)[0]
-            if row.teacher_prompt_ids
-        }
-        for uniform in (True, False)
-    }
+    source, scores = privileged(tokenizer), TaspoConfig()
+    scored_of = {}
+    for uniform in (True, False):
+        chosen = replace(source, mixed_by=None if uniform else scores)
+        told = chosen.told(shown, 1)[0]
+        scored_of[uniform] = {row.group_id for row in told if row.teacher_prompt_ids}
     assert scored_of == {True: set(groups), False: {groups[1]}}
     punished = [replace(row, valid_action=not row.trajectory_id.endswith("/0")) for row in rows]
-    assert not any(in_uniform_group(punished)), "an invalid action may cost something"
+    assert all(in_mixed_group(punished, TaspoConfig(invalid_penalty=0.1))), (
+        "an invalid action may cost something"
+    )
 
 
 def test_the_teachers_prompt_of_a_run_is_the_rollouts_but_for_the_text(tmp_path: Path) -> None:
@@ -126,7 +126,8 @@ def test_the_teachers_prompt_of_a_run_is_the_rollouts_but_for_the_text(tmp_path:
     settings = configuration("taspo", pi_position="user_turn")
     with live_view(settings) as view:
         found = Training(settings, tmp_path, view)._privileged(NullAnalyzer(), tokenizer)
-    assert found is not None and found.render is not None and not found.uniform_groups
+    assert found is not None and found.render is not None
+    assert found.mixed_by == settings.settings
     collection = collected(model, tokenizer)
     messages = [step.messages for episode in collection.episodes for step in episode.steps]
     for row, shown in zip(collection.rows, messages, strict=True):
