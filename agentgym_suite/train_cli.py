@@ -61,7 +61,11 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.add_argument("--budget-steps", metavar="N", type=int, help="environment steps to spend")
     parser.add_argument("--threads", metavar="N", type=int, help="processor threads of torch")
     parser.add_argument("--tensorboard", action="store_true", help="write TensorBoard files, too")
-    parser.add_argument("--force", action="store_true", help="go on with another configuration")
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="go on with another configuration, other tasks or weights",
+    )
     parser.add_argument("--out", metavar="DIR", help="folder of the run")
     parser.add_argument(
         "--dry-run",

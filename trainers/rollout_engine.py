@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -58,12 +59,18 @@ def make_rollout_engine(
     if run.servers:
         from agentgym_suite.engines.vllm_server import VllmServerEngine
 
-        ranks.once(lambda: _write(sampled, tokenizer, banned_ids, folder))
+        exchange = folder / "weights"
+
+        def prepare() -> None:
+            shutil.rmtree(exchange, ignore_errors=True)  # a run that was killed may leave a push
+            _write(sampled, tokenizer, banned_ids, folder)
+
+        ranks.once(prepare)
         return VllmServerEngine(
             run.servers[ranks.rank % len(run.servers)],
             folder,
             policy_version="start",
-            exchange=folder / "weights",
+            exchange=exchange,
             concurrency=run.concurrency,
             timeout_s=run.episode_timeout_s,
             pushes=_pushes(run, ranks),

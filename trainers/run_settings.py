@@ -148,6 +148,9 @@ class RunSettings:
     analyzer_url: str = setting("", "chat endpoint of the analyzer; fixed rules when empty")
     analyzer_model: str = setting("", "the model asked there")
     analyzer_reasoning_off: str = setting("thinking", "how it is told not to reason")
+    analyzer_max_tokens: int = setting(4_096, "longest answer, in tokens")
+    analyzer_timeout_s: float = setting(120.0, "longest wait for an answer")
+    analyzer_retries: int = setting(1, "tries after one that brought nothing of use, at most 3")
     analyzer_required: bool = setting(
         False, "end the run when it fails, instead of going on without guidance"
     )
@@ -220,10 +223,13 @@ _BOUNDS: Mapping[str, tuple[float, float]] = {
     "rank_timeout_s": (1e-3, 1e9),
     "lora_rank": (0, 65_536),
     "lora_alpha": ABOVE_ZERO,
+    "analyzer_timeout_s": ABOVE_ZERO,
+    "analyzer_retries": (0, 3),  # as many pauses as the client knows
     "max_staleness": (0, 100),  # so many copies of the weights wait on the host
     **dict.fromkeys(
         (
             "max_new_tokens",
+            "analyzer_max_tokens",
             "budget_steps",
             "concurrency",
             "attempts",
@@ -291,6 +297,8 @@ FREE = (
     "checkpoint_every",
     "keep_checkpoints",
     "recompute",
+    "analyzer_timeout_s",
+    "analyzer_retries",
     "analyzer_required",
     "rank_timeout_s",
     "sync_tolerance",
@@ -299,7 +307,7 @@ FREE = (
 )
 """Settings that a run may change and go on: how long, how often and where."""
 # younger than checkpoints that there are, which know only their defaults
-_YOUNGER = ("task_list", "merge_append_only", "align_mode")
+_YOUNGER = ("task_list", "merge_append_only", "align_mode", "analyzer_max_tokens")
 
 
 def resolve(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -14,18 +13,11 @@ import torch
 
 from agentgym_suite.alfworld.generated_files import publish_generated
 from agentgym_suite.alfworld.generator import DEFAULT_SEED
-from agentgym_suite.arguments import check_count, shown
+from agentgym_suite.arguments import check_count
 from agentgym_suite.engines.chat_tokenizer import TransformersChatTokenizer
-from agentgym_suite.engines.loading import choose_device, load_policy, weights_digest
-from agentgym_suite.errors import TrainingError, UsageError
-from agentgym_suite.files import (
-    json_digest,
-    make_folder,
-    only_writer,
-    table_in,
-    write_json_atomic,
-)
-from agentgym_suite.machine import git_state, package_folder, package_versions
+from agentgym_suite.engines.loading import choose_device, load_policy
+from agentgym_suite.errors import UsageError
+from agentgym_suite.files import make_folder, only_writer, write_json_atomic
 from agentgym_suite.prompts import prompt_template
 from agentgym_suite.ray_pool import RayEnvPool
 from agentgym_suite.renderers import RENDERER_FILE
@@ -44,7 +36,15 @@ from agentgym_suite.trainers.privileged import plain_encode
 from agentgym_suite.trainers.privileged_rows import Privileged
 from agentgym_suite.trainers.ranks import ONE_PROCESS, Ranks
 from agentgym_suite.trainers.run_checks import analyzer_settings, check_beforehand
-from agentgym_suite.trainers.run_settings import FREE, Configuration, RunSettings
+from agentgym_suite.trainers.run_records import (
+    RUN_FILE,
+    START_FILE,
+    refuse_other_run,
+    refuse_other_start,
+    refuse_other_weights,
+    run_record,
+)
+from agentgym_suite.trainers.run_settings import Configuration, RunSettings
 from agentgym_suite.trainers.starts import StartSettings, make_start
 from agentgym_suite.trainers.task_lists import (
     Played,
@@ -55,14 +55,11 @@ from agentgym_suite.trainers.task_lists import (
 )
 from agentgym_suite.trainers.teachers import check_vocabulary
 from agentgym_suite.trainers.trainer import RESULT, Trainer
-from agentgym_suite.versions import suite_version
 
 ANALYZER_KEY = "AGENTGYM_SUITE_ANALYZER_KEY"
 """The environment variable with the bearer key of the analyzer's endpoint."""
 _HOUSEHOLDS = 300  # of a world that lessons are given in
 _LONG = CloningSettings(steps=1600, first_look=800, look_every=200)  # lessons take longer
-RUN_FILE = "run.json"
-START_FILE = "start.json"
 _OF_START = (
     "env",
     "data",
@@ -77,7 +74,6 @@ _OF_START = (
     "start_worlds",
 )
 _MOST_THREADS = 4_096
-_PACKAGES = ("torch", "transformers", "numpy", "gymnasium")
 
 
 def bound_threads(threads: int) -> None:
@@ -103,78 +99,11 @@ def make_analyzer(run: RunSettings, cache: Path) -> Analyzer:
         run.analyzer_model,
         api_key=os.environ.get(ANALYZER_KEY),
         reasoning_off=run.analyzer_reasoning_off,
+        max_tokens=run.analyzer_max_tokens,
+        timeout_s=run.analyzer_timeout_s,
+        retries=run.analyzer_retries,
         cache=cache,
     )
-
-
-def refuse_other_run(
-    out: Path, configuration: Configuration, tasks: Sequence[str], *, force: bool
-) -> None:
-    """See that a folder holds no run of other settings or tasks: nothing of it may be written over.
-
-    Args:
-        out: folder of the run.
-        configuration: what is going to be trained there.
-        tasks: on what, in this order.
-        force: go on although they are others.
-
-    Raises:
-        UsageError: it does, naming a setting that differs.
-        TrainingError: its record cannot be read.
-    """
-    path = out / RUN_FILE
-    if force or not path.is_file():
-        return
-    try:
-        record = json.loads(path.read_bytes())
-        before, digest = record["configuration"], record["config_digest"]
-        seen = record["tasks"]["seen"]
-        there = {**before["run"], **before["settings"], "algorithm": before["algorithm"]}
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise TrainingError(
-            f"{path} is no record of a training ({error}); remove it, or choose another --out"
-        ) from error
-    if digest == configuration.digest:
-        if seen != json_digest(list(tasks)):
-            raise UsageError(
-                f"{out} holds a run on other tasks, or in another order; bring back the task list "
-                "or the data that it had, or train into another --out, or with --force"
-            )
-        return
-    now = configuration.as_dict()
-    wanted = {**now["run"], **now["settings"], "algorithm": now["algorithm"]}
-    changed = [
-        f"{name} {shown(there.get(name))} instead of {shown(value)}"
-        for name, value in wanted.items()
-        if name not in FREE and there.get(name) != value
-    ]
-    raise UsageError(
-        f"{out} holds a run of another configuration, with {', '.join(changed[-3:]) or 'others'}; "
-        "train with the same settings, into another --out, or with --force"
-    )
-
-
-def refuse_other_start(folder: Path, record: Path, wanted: Mapping[str, Any]) -> None:
-    """See that a start was made by the settings that want it; one without a record passes.
-
-    Args:
-        folder: of the start.
-        record: the settings that it was made by.
-        wanted: those of now.
-
-    Raises:
-        UsageError: they differ, naming one that does.
-    """
-    try:
-        made = table_in(json.loads(record.read_bytes()))
-    except (OSError, ValueError, RecursionError):
-        return
-    for name, value in wanted.items():
-        if name in made and made[name] != value:
-            raise UsageError(
-                f"{folder} is a start that was made with {name} {shown(made[name])} instead of "
-                f"{shown(value)}; remove it, or choose another --out"
-            )
 
 
 class Training:
@@ -247,6 +176,9 @@ class Training:
         kernel = choose_attention(run.attention, choose_device(run.device), dtype)
         set_attention(loaded.module, kernel)
         teacher = self._teacher(loaded.tokenizer)
+        networks = {"start": loaded.module, "teacher": teacher}
+        record = run_record(self._configuration, played.tasks, networks, processes=self._ranks.size)
+        refuse_other_weights(self._out, record, force=force)
         with (
             closing(make_analyzer(run, self._out / self._own("analyzer"))) as analyzer,
             self._source(played.make_env) as source,
@@ -264,7 +196,6 @@ class Training:
                 progress=self._view.doing,
                 tensorboard=self._tensorboard,
             )
-            record = self._record(played, teacher)
 
             def write() -> None:  # not before: what is refused must not stand in the way of a run
                 self._ranks.once(lambda: write_json_atomic(self._out / RUN_FILE, record))
@@ -383,18 +314,3 @@ class Training:
     def _own(self, name: str) -> str:
         """A folder's name on this rank: each asks about its own groups, and keeps the answers."""
         return f"{name}-{self._ranks.rank}" if self._ranks.size > 1 else name
-
-    def _record(self, played: Played, teacher: Any) -> dict[str, Any]:
-        record = {
-            "configuration": self._configuration.as_dict(),
-            "config_digest": self._configuration.digest,
-            "tasks": {"seen": json_digest(list(played.tasks)), "count": len(played.tasks)},
-            "agentgym_suite": suite_version(),
-            "packages": package_versions(_PACKAGES),
-            "git": git_state(package_folder()),
-            "threads": torch.get_num_threads(),
-            "processes": self._ranks.size,
-        }
-        if teacher is not None:
-            record["teacher"] = {"weights": weights_digest(teacher)}
-        return record

@@ -21,7 +21,7 @@ from agentgym_suite.trainers import run_checks
 from agentgym_suite.trainers.exports import save_policy
 from agentgym_suite.trainers.live_view import TrainingView
 from agentgym_suite.trainers.metrics import METRICS_FILE
-from agentgym_suite.trainers.running import RUN_FILE, START_FILE
+from agentgym_suite.trainers.run_records import RUN_FILE, START_FILE
 from tests.trainers.tiny_training import policy
 
 ENV_ID = "CountingForBadTraining-v0"
@@ -328,6 +328,27 @@ def test_nothing_of_another_run_is_written_over(
     assert record == (out / "run.json").read_bytes()
     (out / "run.json").write_text("{}", "utf-8")
     assert "is no record of a training" in told(command(start, out), capsys)
+
+
+def test_other_weights_where_the_policy_or_the_teacher_lay_are_not_gone_on_with(
+    start: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given, teacher = tmp_path / "given", tmp_path / "teacher"
+    for folder in (given, teacher):
+        shutil.copytree(start, folder)
+    run = command(given, tmp_path / "out", "--set", f"teacher_model={teacher}", algorithm="opd")
+    assert main(run) == 0
+    model, tokenizer = policy(seed=7)
+    for folder, what in ((teacher, "teacher"), (given, "policy")):
+        shutil.rmtree(folder)
+        save_policy(folder, model, tokenizer, prompt="terse")
+        assert f"other weights of the {what} that is given; bring" in told(run, capsys)
+        if folder == teacher:
+            shutil.rmtree(folder)
+            shutil.copytree(start, folder)
+            assert main(run) == 0
+    assert main([*run, "--force"]) == 0
+    assert main(run) == 0  # which has recorded what it went on with
 
 
 def test_a_policy_where_the_result_is_written_stays(

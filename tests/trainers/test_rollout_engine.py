@@ -42,9 +42,12 @@ def test_processes_are_dealt_to_servers_and_the_first_of_each_pushes(
 
     monkeypatch.setattr(vllm_server, "VllmServerEngine", opened)
     model, tokenizer = policy(0)
+    left = tmp_path / "engine" / "weights" / "weights-of-a-run-that-was-killed"
+    left.mkdir(parents=True)
     for number in range(3):
         make_rollout_engine(RUN, model, tokenizer, (), tmp_path, OneOfThree(number))
     assert asked == [("http://a", True), ("http://b", True), ("http://a", False)]
+    assert not left.exists() and (tmp_path / "engine" / "config.json").is_file()
 
 
 @pytest.mark.parametrize("number", [0, 2])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import shlex
 from collections.abc import Iterator
@@ -17,16 +18,17 @@ pytest.importorskip("transformers")
 from agentgym_suite.cli import main
 from agentgym_suite.engines.loading import weights_digest
 from agentgym_suite.engines.transformers_engine import TransformersEngine
-from agentgym_suite.errors import UsageError
+from agentgym_suite.errors import AnalyzerError, UsageError
 from agentgym_suite.files import json_digest
 from agentgym_suite.prompts import Message
 from agentgym_suite.renderers import Renderer
+from agentgym_suite.trainers.analyzer_client import ChatAnalyzer
 from agentgym_suite.trainers.analyzer_prompts import AnalyzerRequest
 from agentgym_suite.trainers.cloning import CloningSettings, CloningStep
 from agentgym_suite.trainers.exports import save_policy
 from agentgym_suite.trainers.metrics import METRICS_FILE, read_metrics
 from agentgym_suite.trainers.offline_analyzers import RuleAnalyzer
-from agentgym_suite.trainers.run_settings import resolve
+from agentgym_suite.trainers.run_settings import RunSettings, resolve
 from agentgym_suite.trainers.running import ANALYZER_KEY, make_analyzer
 from agentgym_suite.trainers.starts import StartSettings, make_start
 from agentgym_suite.trainers.task_lists import Played
@@ -173,12 +175,28 @@ def test_an_analyzer_behind_an_endpoint_is_asked_with_the_key_of_the_environment
     run = resolve("taspo", "paper", None, {}).run
     assert isinstance(make_analyzer(run, tmp_path), RuleAnalyzer)
     with chat_server([Answer(completion('{"evidence": []}'))]) as server:
-        given = {"analyzer_url": server.url, "analyzer_model": "judge"}
+        given = {"analyzer_url": server.url, "analyzer_model": "judge", "analyzer_max_tokens": 9}
         run = resolve("taspo", "paper", None, given).run
         with closing(make_analyzer(run, tmp_path)) as analyzer:
             analyzer.reply(AnalyzerRequest("extraction", "say", {}, ()))
-    assert [one["model"] for one in server.requests] == ["judge"]
+    assert [(one["model"], one["max_tokens"]) for one in server.requests] == [("judge", 9)]
     assert server.keys == ["Bearer open-sesame"]
+
+
+def test_how_often_and_how_long_an_analyzer_is_asked_are_settings(tmp_path: Path) -> None:
+    request = AnalyzerRequest("extraction", "say", {}, ())
+    given = {"analyzer_model": "judge", "analyzer_retries": 0, "analyzer_timeout_s": 0.2}
+    with chat_server([Answer(status=500), Answer(completion("{}"), slow_s=1.0)]) as server:
+        run = resolve("taspo", "paper", None, {"analyzer_url": server.url, **given}).run
+        with closing(make_analyzer(run, tmp_path)) as analyzer:
+            for category in ("http_status", "timeout"):
+                with pytest.raises(AnalyzerError) as failed:
+                    analyzer.reply(request)
+                assert failed.value.category == category
+    assert len(server.requests) == 2
+    defaults = inspect.signature(ChatAnalyzer).parameters
+    for name in ("max_tokens", "timeout_s", "retries"):
+        assert getattr(RunSettings, f"analyzer_{name}") == defaults[name].default
 
 
 def test_arguments_of_the_environment_reach_it(
