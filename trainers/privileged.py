@@ -6,6 +6,7 @@ are the sampled ones, so that both sides differ in nothing but the PI. The polic
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, get_args
@@ -57,7 +58,7 @@ class TeacherRows(Generic[Row]):
     numbers: tuple[int, ...]
 
 
-def plain_encode(tokenizer: Any) -> Encode:
+def plain_encode(tokenizer: Any, *, alone: bool = False) -> Encode:
     """Tokenises text as text: nothing is added, and no words of it become a special token.
 
     Guidance quotes environments and is written by a model; an end-of-turn token spelled out in it
@@ -65,10 +66,14 @@ def plain_encode(tokenizer: Any) -> Encode:
 
     Args:
         tokenizer: of transformers.
+        alone: no other thread uses it, so that it need not be copied, which takes the longer the
+            larger its vocabulary is.
     """
+    # what follows is a state of the tokenizer, and rollouts ahead write their prompts meanwhile
+    own = tokenizer if alone else copy.deepcopy(tokenizer)
 
     def encode(text: str) -> tuple[int, ...]:
-        found = tokenizer(text, add_special_tokens=False, split_special_tokens=True)
+        found = own(text, add_special_tokens=False, split_special_tokens=True)
         return tuple(found["input_ids"])
 
     return encode

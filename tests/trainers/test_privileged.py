@@ -114,6 +114,10 @@ def test_a_special_token_spelled_out_in_a_text_is_text() -> None:
     assert {0, 1} <= set(tokenizer(text)["input_ids"])
     ids = plain_encode(tokenizer)(text)
     assert not {0, 1} & set(ids) and tokenizer.decode(ids) == text
+    # a prompt that another thread writes meanwhile has its special tokens
+    assert not tokenizer.backend_tokenizer.encode_special_tokens
+    assert plain_encode(tokenizer, alone=True)(text) == ids
+    assert tokenizer.backend_tokenizer.encode_special_tokens
 
 
 # --- teacher rows
