@@ -157,6 +157,9 @@ test-ray: $(VENVS)/ray/ready ## episodes over a Ray of this machine, workers kil
 two-processes: $(VENVS)/test/ready ## every algorithm in two processes beside one: equal weights, metrics and checkpoints
 	@ALL_ALGORITHMS=1 $(VENVS)/test/bin/python -m pytest tests/trainers/test_fsdp.py
 
+settings: $(VENVS)/test/ready ## three hundred choices of a training's settings: refused in a sentence, or resumed to the bit
+	@SETTINGS_EXAMPLES=300 $(VENVS)/test/bin/python -m pytest tests/trainers/test_any_settings.py
+
 walkthroughs: $(VENVS)/test/ready ## every stored walkthrough of the 4,027 official games
 	@ALFWORLD_ALL_GAMES=1 $(VENVS)/test/bin/python -m pytest tests/alfworld/test_official_walkthroughs.py
 
