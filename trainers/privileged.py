@@ -69,10 +69,13 @@ def plain_encode(tokenizer: Any, *, alone: bool = False) -> Encode:
         alone: no other thread uses it, so that it need not be copied, which takes the longer the
             larger its vocabulary is.
     """
-    # what follows is a state of the tokenizer, and rollouts ahead write their prompts meanwhile
-    own = tokenizer if alone else copy.deepcopy(tokenizer)
+    own = tokenizer if alone else None
 
     def encode(text: str) -> tuple[int, ...]:
+        nonlocal own
+        if own is None:
+            # what follows is a state of the tokenizer, and rollouts write their prompts meanwhile
+            own = copy.deepcopy(tokenizer)
         found = own(text, add_special_tokens=False, split_special_tokens=True)
         return tuple(found["input_ids"])
 

@@ -105,7 +105,7 @@ class EpisodeLoop(AgentLoopBase):  # type: ignore[misc]
         configuration = verl_configuration(self.config.algorithm)
         run = configuration.run
         tokenizer = TransformersChatTokenizer(self.tokenizer)
-        play = play_settings(run, plain_encode(self.tokenizer, alone=True))
+        play = play_settings(run, self.tokenizer)
         request, step = _request(kwargs, run.seed), int(kwargs.get("global_steps", 0))
         why = ""
         for attempt in range(run.attempts):
@@ -137,7 +137,7 @@ class EpisodeLoop(AgentLoopBase):  # type: ignore[misc]
     ) -> tuple[StepRow, ...]:
         """The rows with the mask of the executable action."""
         tokenizer = TransformersChatTokenizer(self.tokenizer)
-        encode = plain_encode(self.tokenizer, alone=True)
+        encode = plain_encode(self.tokenizer)
         return tuple(
             replace(
                 row,

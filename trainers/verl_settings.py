@@ -13,7 +13,6 @@ from agentgym_suite.episodes import PlaySettings
 from agentgym_suite.errors import UsageError
 from agentgym_suite.prompts import StepPrompt, prompt_template
 from agentgym_suite.rewards import reward_preset
-from agentgym_suite.trainers.action_span import Encode
 from agentgym_suite.trainers.registry import ALGORITHMS
 from agentgym_suite.trainers.run_settings import Configuration, RunSettings, resolve
 from agentgym_suite.trainers.task_lists import environments, select_tasks
@@ -42,12 +41,20 @@ def verl_configuration(algorithm: Mapping[str, Any]) -> Configuration:
     return resolve(name.removeprefix(PREFIX), preset, None, given)
 
 
-def play_settings(run: RunSettings, encode: Encode) -> PlaySettings:
-    """How the run's episodes are played; ``encode`` counts the tokens of a text."""
+def play_settings(run: RunSettings, tokenizer: Any) -> PlaySettings:
+    """How the run's episodes are played; texts are counted in tokens of a transformers tokenizer.
+
+    Episodes count in threads of their own while others have their prompts written by the same
+    tokenizer, so that counting must leave its state as it is.
+    """
+
+    def count(text: str) -> int:
+        return len(tokenizer(text, add_special_tokens=False)["input_ids"])
+
     prompt = StepPrompt(
         run.prompt,
         token_budget=run.prompt_tokens or None,
-        counter=lambda text: len(encode(text)),
+        counter=count,
     )
     return PlaySettings(
         prompt=prompt,

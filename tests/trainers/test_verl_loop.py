@@ -16,7 +16,6 @@ from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
 from agentgym_suite.engines.tokens import Generated, Sampling
 from agentgym_suite.errors import EnvError, UsageError
 from agentgym_suite.trainers.collector import Collector, RolloutSettings
-from agentgym_suite.trainers.privileged import plain_encode
 from agentgym_suite.trainers.rows import StepRow
 from agentgym_suite.trainers.run_settings import RunSettings
 from agentgym_suite.trainers.verl_loop import _request
@@ -76,7 +75,7 @@ def test_its_outputs_are_the_rows_of_the_collector() -> None:
             server.engine.tokenizer,
             RolloutSettings(
                 env_id=run.env,
-                play=play_settings(run, plain_encode(tokenizer)),
+                play=play_settings(run, tokenizer),
                 sampling=Sampling(),
             ),
         )
