@@ -23,6 +23,7 @@ from agentgym_suite.trainers.stats import ALONE, Reducer
 from agentgym_suite.trainers.weight_sync import Snapshot, WeightSync
 
 _Result = TypeVar("_Result")
+_FAREWELL_S = 5.0  # an environment, or another process, may keep a thread for longer
 
 
 def staleness(rows: Sequence[StepRow], versions: Sequence[str]) -> dict[str, float]:
@@ -81,7 +82,7 @@ class Schedule(Protocol):
         ...
 
     def close(self) -> None:
-        """Play nothing more."""
+        """Play nothing more; whoever plays beside the update has ended."""
         ...
 
 
@@ -197,9 +198,11 @@ class Ahead:
         return {done: self._offered[done] for done in sorted(wanted & self._offered.keys())}
 
     def close(self) -> None:
-        """Begin nothing more; what is played now ends by itself."""
+        """Begin nothing more, and break off what is played now: its engine is closed."""
         self._drop()
         self._work.put(None)
+        self._rollouts.engine.close()
+        self._thread.join(_FAREWELL_S)  # a thread that computes would abort a process that ends
 
     def _weights_of(self, number: int) -> int:
         """How many iterations made the weights that an iteration is played with."""

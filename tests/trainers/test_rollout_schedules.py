@@ -45,6 +45,10 @@ class Recorded:
         self.go = threading.Event()
         self.go.set()
         self.broken = -1
+        self.engine = self
+
+    def close(self) -> None:
+        self.go.set()
 
     def load(self, snapshot: Snapshot) -> None:
         self.version = snapshot.version
@@ -207,6 +211,16 @@ def test_where_one_has_failed_nothing_more_is_played_in_several_processes() -> N
             schedule.evaluation(weights(0), final=True)
         assert [number for number, _, _ in recorded.played] == after
         schedule.close()
+
+
+def test_nothing_computes_any_more_when_a_schedule_is_closed() -> None:
+    recorded = Recorded()
+    recorded.go.clear()
+    schedule = ahead(recorded, 1)
+    schedule.start(0, 0, {})
+    schedule.offer(0, weights(0))  # and what it begins is broken off by the engine alone
+    schedule.close()
+    assert not schedule._thread.is_alive()
 
 
 def test_rows_of_weights_beyond_the_bound_are_refused() -> None:
