@@ -12,7 +12,7 @@ import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from agentgym_suite.errors import UsageError
 from agentgym_suite.trainers.collector import Collection
@@ -157,6 +157,8 @@ class Ahead:
         self._offered: dict[int, Snapshot] = {}
         self._pending: dict[int, Future[Collection]] = {}
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._begun: Future[Any] = Future()
+        self._begun.cancel()
         self._thread = threading.Thread(target=self._run, name="rollouts ahead", daemon=True)
         self._thread.start()
 
@@ -198,10 +200,11 @@ class Ahead:
         return {done: self._offered[done] for done in sorted(wanted & self._offered.keys())}
 
     def close(self) -> None:
-        """Begin nothing more, and break off what is played now: its engine is closed."""
+        """Begin nothing more, and break off what is played now, by closing its engine."""
         self._drop()
         self._work.put(None)
-        self._rollouts.engine.close()
+        if not self._begun.done():
+            self._rollouts.engine.close()
         self._thread.join(_FAREWELL_S)  # a thread that computes would abort a process that ends
 
     def _weights_of(self, number: int) -> int:
@@ -228,6 +231,7 @@ class Ahead:
         done: Future[_Result] = Future()
 
         def run() -> None:
+            self._begun = done
             if not done.set_running_or_notify_cancel():
                 return
             try:

@@ -44,16 +44,20 @@ class Recorded:
         self.threads: set[str] = set()
         self.go = threading.Event()
         self.go.set()
+        self.begun = threading.Event()
         self.broken = -1
         self.engine = self
+        self.closed = False
 
     def close(self) -> None:
+        self.closed = True
         self.go.set()
 
     def load(self, snapshot: Snapshot) -> None:
         self.version = snapshot.version
 
     def iteration(self, number: int, tasks_drawn: int) -> Collection:
+        self.begun.set()
         self.go.wait(60)
         self.threads.add(threading.current_thread().name)
         if number == self.broken:
@@ -218,9 +222,20 @@ def test_nothing_computes_any_more_when_a_schedule_is_closed() -> None:
     recorded.go.clear()
     schedule = ahead(recorded, 1)
     schedule.start(0, 0, {})
-    schedule.offer(0, weights(0))  # and what it begins is broken off by the engine alone
+    schedule.offer(0, weights(0))
+    assert recorded.begun.wait(60)  # what it plays now is broken off by the engine alone
     schedule.close()
-    assert not schedule._thread.is_alive()
+    assert not schedule._thread.is_alive() and recorded.closed
+
+
+def test_an_engine_stays_open_where_all_has_been_played() -> None:
+    recorded = Recorded()
+    schedule = ahead(recorded, 1)
+    schedule.start(0, 0, {})
+    schedule.offer(0, weights(0))
+    schedule.evaluation(weights(1), final=True)
+    schedule.close()
+    assert not schedule._thread.is_alive() and not recorded.closed
 
 
 def test_rows_of_weights_beyond_the_bound_are_refused() -> None:
