@@ -122,7 +122,7 @@ def encoded(tokenizer: Any, shown: Demonstration) -> tuple[list[int], list[int]]
 
     Privileged information stands in front of the prompt, as a teacher of TASPO is shown it.
     """
-    told = pi_ids(shown.pi, plain_encode(tokenizer, alone=True))
+    told = pi_ids(shown.pi, plain_encode(tokenizer))
     prompt = TransformersChatTokenizer(tokenizer).chat_ids(shown.messages)
     action = tokenizer(shown.action, add_special_tokens=False)["input_ids"]
     return [*told, *prompt], [*action, tokenizer.eos_token_id]

@@ -58,24 +58,26 @@ class TeacherRows(Generic[Row]):
     numbers: tuple[int, ...]
 
 
-def plain_encode(tokenizer: Any, *, alone: bool = False) -> Encode:
+def plain_encode(tokenizer: Any) -> Encode:
     """Tokenises text as text: nothing is added, and no words of it become a special token.
 
     Guidance quotes environments and is written by a model; an end-of-turn token spelled out in it
-    must not end a turn.
+    must not end a turn. To have one split is a state of a tokenizer, and rollouts write their
+    prompts with the same one in other threads: such a text is left to a copy of it.
 
     Args:
         tokenizer: of transformers.
-        alone: no other thread uses it, so that it need not be copied, which takes the longer the
-            larger its vocabulary is.
     """
-    own = tokenizer if alone else None
+    special = [token for token in tokenizer.added_tokens_decoder.values() if token.special]
+    words = [token.content for token in special]
+    exact = not any(token.normalized for token in special)  # else other spellings are special, too
+    own: Any = None
 
     def encode(text: str) -> tuple[int, ...]:
         nonlocal own
-        if own is None:
-            # what follows is a state of the tokenizer, and rollouts write their prompts meanwhile
-            own = copy.deepcopy(tokenizer)
+        if exact and not any(word in text for word in words):
+            return tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
+        own = own or copy.deepcopy(tokenizer)
         found = own(text, add_special_tokens=False, split_special_tokens=True)
         return tuple(found["input_ids"])
 

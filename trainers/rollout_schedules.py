@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
-from agentgym_suite.errors import UsageError
+from agentgym_suite.errors import EngineError, UsageError
 from agentgym_suite.trainers.collector import Collection
 from agentgym_suite.trainers.outcomes import Outcomes
 from agentgym_suite.trainers.policy_rollouts import PolicyRollouts
@@ -82,7 +82,7 @@ class Schedule(Protocol):
         ...
 
     def close(self) -> None:
-        """Play nothing more; whoever plays beside the update has ended."""
+        """Play nothing more, and end what plays beside the update."""
         ...
 
 
@@ -157,8 +157,7 @@ class Ahead:
         self._offered: dict[int, Snapshot] = {}
         self._pending: dict[int, Future[Collection]] = {}
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._begun: Future[Any] = Future()
-        self._begun.cancel()
+        self._begun: Future[Any] | None = None
         self._thread = threading.Thread(target=self._run, name="rollouts ahead", daemon=True)
         self._thread.start()
 
@@ -201,9 +200,10 @@ class Ahead:
 
     def close(self) -> None:
         """Begin nothing more, and break off what is played now, by closing its engine."""
+        self._failed = self._failed or EngineError("rollouts are closed; make another trainer")
         self._drop()
         self._work.put(None)
-        if not self._begun.done():
+        if self._begun is not None and not self._begun.done():
             self._rollouts.engine.close()
         self._thread.join(_FAREWELL_S)  # a thread that computes would abort a process that ends
 

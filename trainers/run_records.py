@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from agentgym_suite.engines.loading import weights_digest
 from agentgym_suite.errors import TrainingError, UsageError
 from agentgym_suite.files import json_digest, table_in
 from agentgym_suite.machine import git_state, package_folder, package_versions
-from agentgym_suite.trainers.run_settings import FREE, Configuration
+from agentgym_suite.trainers.run_settings import FREE, Configuration, RunSettings
 from agentgym_suite.versions import suite_version
 
 RUN_FILE = "run.json"
@@ -52,7 +53,8 @@ def run_record(
         "threads": torch.get_num_threads(),
         "processes": processes,
         **{
-            name: {"weights": weights_digest(network)}
+            # in float32: half precision is loaded as it is on a card, and wider on a processor
+            name: {"weights": weights_digest(network, torch.float32)}
             for name, network in networks.items()
             if network is not None
         },
@@ -81,7 +83,8 @@ def refuse_other_run(
         record = json.loads(path.read_bytes())
         before, digest = record["configuration"], record["config_digest"]
         seen = record["tasks"]["seen"]
-        there = {**before["run"], **before["settings"], "algorithm": before["algorithm"]}
+        of_run = {**asdict(RunSettings()), **before["run"]}  # an older one lacks younger settings
+        there = {**of_run, **before["settings"], "algorithm": before["algorithm"]}
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise TrainingError(
             f"{path} is no record of a training ({error}); remove it, or choose another --out"
@@ -130,7 +133,9 @@ def refuse_other_start(folder: Path, record: Path, wanted: Mapping[str, Any]) ->
 
 
 def refuse_other_weights(out: Path, record: Mapping[str, Any], *, force: bool) -> None:
-    """See that a run goes on beside the weights that it began with; older records name none.
+    """See that a run goes on beside the weights that it began with.
+
+    What an older record does not name passes.
 
     Args:
         out: folder of the run, which ``refuse_other_run`` lets pass.
@@ -147,6 +152,7 @@ def refuse_other_weights(out: Path, record: Mapping[str, Any], *, force: bool) -
     for name, what in _NETWORKS.items():
         if name in before and name in record and before[name] != record[name]:
             raise UsageError(
-                f"{out} holds a run with other weights of the {what} that is given; bring them "
-                "back to where they were, or train into another --out, or with --force"
+                f"{out} holds a run with other weights of the {what}, "
+                f"{table_in(before[name]).get('weights')} instead of {record[name]['weights']}; "
+                "give those that it began with, or train into another --out, or with --force"
             )

@@ -149,7 +149,7 @@ class RunSettings:
     analyzer_model: str = setting("", "the model asked there")
     analyzer_reasoning_off: str = setting("thinking", "how it is told not to reason")
     analyzer_max_tokens: int = setting(4_096, "longest answer, in tokens")
-    analyzer_timeout_s: float = setting(120.0, "longest wait for an answer")
+    analyzer_timeout_s: float = setting(120.0, "longest wait for a whole answer, in seconds")
     analyzer_retries: int = setting(1, "tries after one that brought nothing of use, at most 3")
     analyzer_required: bool = setting(
         False, "end the run when it fails, instead of going on without guidance"

@@ -45,7 +45,7 @@ def play_settings(run: RunSettings, tokenizer: Any) -> PlaySettings:
     """How the run's episodes are played; texts are counted in tokens of a transformers tokenizer.
 
     Episodes count in threads of their own while others have their prompts written by the same
-    tokenizer, so that counting must leave its state as it is.
+    tokenizer, so that counting asks for special tokens as prompts do.
     """
 
     def count(text: str) -> int:

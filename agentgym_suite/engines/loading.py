@@ -161,12 +161,19 @@ def save_policy(policy: LoadedPolicy, folder: Path | str) -> None:
             policy.tokenizer.save_pretrained(str(folder))
 
 
-def weights_digest(module: torch.nn.Module) -> str:
-    """``sha256:<hex>`` of a model's parameters: names, dtypes, shapes and bytes."""
+def weights_digest(module: torch.nn.Module, dtype: torch.dtype | None = None) -> str:
+    """``sha256:<hex>`` of a model's parameters: names, dtypes, shapes and bytes.
+
+    Args:
+        module: the model.
+        dtype: what floating numbers are made before; None takes them as they are.
+    """
     digest = hashlib.sha256()
     for name, tensor in sorted(module.state_dict().items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
         flat = tensor.detach().cpu().contiguous().reshape(-1)
+        if dtype is not None and tensor.is_floating_point():
+            flat = flat.to(dtype)
+        digest.update(f"{name} {flat.dtype} {tuple(tensor.shape)}\n".encode())
         digest.update(flat.view(torch.uint8).numpy().data)
     return f"sha256:{digest.hexdigest()}"
 

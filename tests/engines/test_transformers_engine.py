@@ -255,6 +255,13 @@ def test_a_version_that_is_not_told_is_a_digest(module: Any, tmp_path: Path) -> 
     assert of_files == find_files(tmp_path).digest != version
 
 
+def test_weights_in_half_precision_are_the_same_where_they_are_widened() -> None:
+    half = small_module(0).bfloat16()
+    narrow, wide = weights_digest(half, torch.float32), weights_digest(half)
+    assert narrow != wide
+    assert weights_digest(half.float()) == narrow != weights_digest(small_module(0))
+
+
 def test_other_weights_give_other_logprobs_under_another_name(tmp_path: Path) -> None:
     engine = TransformersEngine(small_module(), policy_version="0")
     asked, sampling = prompts(2), Sampling(0.0, max_new_tokens=8)

@@ -318,6 +318,13 @@ def test_nothing_of_another_run_is_written_over(
     (out / RUN_FILE).write_text(json.dumps(record), "utf-8")
     said = told(command(start, out, "--set", "checkpoint_every=9"), capsys)
     assert "holds a run on other tasks, or in another order" in said
+    record = json.loads(whole)
+    for name in ("task_list", "merge_append_only", "align_mode", "analyzer_max_tokens"):
+        del record["configuration"]["run"][name]
+    (out / RUN_FILE).write_text(json.dumps(record), "utf-8")
+    assert "configuration, with gamma 0.95 instead of 0.5;" in told(
+        command(start, out, "--set", "gamma=0.5", "--set", "checkpoint_every=9"), capsys
+    )
     (out / RUN_FILE).write_bytes(whole)
     assert before == {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     forced = command(start, out, "--set", "checkpoint_every=1", "--set", "lora_rank=2", "--force")
@@ -342,7 +349,7 @@ def test_other_weights_where_the_policy_or_the_teacher_lay_are_not_gone_on_with(
     for folder, what in ((teacher, "teacher"), (given, "policy")):
         shutil.rmtree(folder)
         save_policy(folder, model, tokenizer, prompt="terse")
-        assert f"other weights of the {what} that is given; bring" in told(run, capsys)
+        assert f"holds a run with other weights of the {what}, sha256:" in told(run, capsys)
         if folder == teacher:
             shutil.rmtree(folder)
             shutil.copytree(start, folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -116,8 +117,10 @@ def test_a_special_token_spelled_out_in_a_text_is_text() -> None:
     assert not {0, 1} & set(ids) and tokenizer.decode(ids) == text
     # a prompt that another thread writes meanwhile has its special tokens
     assert not tokenizer.backend_tokenizer.encode_special_tokens
-    assert plain_encode(tokenizer, alone=True)(text) == ids
-    assert tokenizer.backend_tokenizer.encode_special_tokens
+    for plain in ("done", "", " <|im_en", "im_end|> < s >"):
+        split = copy.deepcopy(tokenizer)(plain, add_special_tokens=False, split_special_tokens=True)
+        assert list(plain_encode(tokenizer)(plain)) == split["input_ids"]
+    assert not tokenizer.backend_tokenizer.encode_special_tokens
 
 
 # --- teacher rows

@@ -53,7 +53,12 @@ def train(algorithm: str, folder: Path, *given: str) -> Path:
         )
         for rank in range(2)
     ]
-    said = [process.communicate(timeout=300)[1] for process in processes]
+    try:
+        said = [process.communicate(timeout=300)[1] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
     assert [process.returncode for process in processes] == [0, 0], "\n".join(said)
     return out
 
