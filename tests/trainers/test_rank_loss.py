@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -16,9 +14,8 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from agentgym_suite.trainers.checkpoints import checkpoints
-from tests.trainers.two_processes import Job
+from tests.trainers.two_processes import Job, start_ranks
 
-ROOT = Path(__file__).parents[2]
 JOB = Job("killed", "grpo", {"epochs": 1, "checkpoint_every": 1})
 _RANK = """
 import sys
@@ -36,24 +33,9 @@ except AgentGymSuiteError as error:
 """
 
 
-def start(rank: int, port: int, out: Path) -> subprocess.Popen[str]:
-    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
-    return subprocess.Popen(
-        [sys.executable, "-c", _RANK, str(out)],
-        cwd=ROOT,
-        env={**os.environ, **meeting, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
 @pytest.mark.skipif(os.name != "posix", reason="SIGKILL is POSIX")
 def test_the_others_end_with_a_sentence_and_the_run_goes_on(tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    kept, killed = (start(rank, port, tmp_path) for rank in (0, 1))
+    kept, killed = start_ranks([sys.executable, "-c", _RANK, str(tmp_path)])
     try:
         while not checkpoints(tmp_path / JOB.folder / "checkpoints"):
             assert kept.poll() is None and killed.poll() is None

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
-import subprocess
 import sys
 from pathlib import Path
 
@@ -18,8 +15,8 @@ from agentgym_suite.engines.loading import weights_digest
 from agentgym_suite.trainers.exports import save_policy
 from agentgym_suite.trainers.metrics import METRICS_FILE, read_metrics
 from tests.trainers.tiny_training import policy
+from tests.trainers.two_processes import start_ranks
 
-ROOT = Path(__file__).parents[2]
 ENV = "tests.trainers.small_registration:CountingOfOnesOwn-v0"
 SMALL = (
     "unseen_split=test",
@@ -39,20 +36,7 @@ def train(algorithm: str, folder: Path, *given: str) -> Path:
     words = ["train", algorithm, "--preset", "tiny", "--env", ENV, "--threads", "1"]
     words += ["--policy", str(folder / "start"), "--out", str(out)]
     words += [word for one in (*SMALL, *given) for word in ("--set", one)]
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", _MAIN, *words],
-            cwd=ROOT,
-            env={**os.environ, **meeting, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
+    processes = start_ranks([sys.executable, "-c", _MAIN, *words])
     try:
         said = [process.communicate(timeout=300)[1] for process in processes]
     finally:

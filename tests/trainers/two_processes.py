@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,7 +30,7 @@ from agentgym_suite.trainers.task_lists import Played
 from agentgym_suite.trainers.tiny_policy import VALUE_ROWS, build_tokenizer, random_model
 from agentgym_suite.trainers.trainer import Trainer
 from tests.counting import CountingEnv
-from tests.trainers.tiny_training import TASKS, configuration, counting, words
+from tests.trainers.tiny_training import ROOT, TASKS, configuration, counting, words
 
 State = dict[str, torch.Tensor]
 
@@ -126,6 +129,25 @@ def weights(training: Trainer) -> State:
         for name, learner in training.learners.items()
         for place, weight in learner.model.named_parameters()
     }
+
+
+def start_ranks(command: Sequence[str]) -> list[subprocess.Popen[str]]:
+    """A command in two processes of one training, as ``torchrun`` starts them."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
+    return [
+        subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env={**os.environ, **meeting, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
 
 
 def in_two_processes(work: Callable[[Ranks, Path], State], out: Path) -> list[State]:
